@@ -1,0 +1,1 @@
+"""Figures, tables and intervals from what results/ holds; reads ledgers, runs nothing."""

@@ -1,0 +1,84 @@
+"""Packed windows: one forward trains many windows of a sequence, each seeing just the prefix that it would see in use.
+
+Knows token ids only. Behind the L rows of the sequences (causal) stand A blocks, one per anchor. A block is laid out
+as the drafter's window is (engines/drafter.py): the bonus token at the anchor, then masks; its rows see the sequence
+before the anchor and the block itself. Letters: B sequences, A anchors, G window, W rows of a block.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from engines.alignment.examples import Example
+from engines.checkpoints import DrafterConfig
+from engines.decoder import Decoder
+
+HIDDEN = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Sequences [B, L] right-padded, their lengths [B], and the anchors [B, A]: places of the bonus tokens."""
+
+    ids: Tensor
+    lengths: Tensor
+    anchors: Tensor
+
+
+def pad_sequences(examples: Sequence[Example], pad_id: int) -> tuple[Tensor, Tensor]:
+    """Token ids of whole sequences [B, L] and their lengths [B]."""
+    rows = [torch.tensor(example.prompt_ids + example.response_ids) for example in examples]
+    lengths = torch.tensor([len(row) for row in rows])
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad_id), lengths
+
+
+def uniform_anchors(examples: Sequence[Example], count: int, generator: torch.Generator) -> Tensor:
+    """Anchors drawn evenly from every place of the responses that has a token after it: [B, count]."""
+    drawn = torch.rand(len(examples), count, generator=generator)
+    first = torch.tensor([len(example.prompt_ids) for example in examples])[:, None]
+    places = torch.tensor([len(example.response_ids) - 1 for example in examples])[:, None]
+    return first + (drawn * places).long()
+
+
+def window_targets(windows: Windows, window: int) -> tuple[Tensor, Tensor]:
+    """The G tokens after every anchor and whether each lies within the sequence: both [B, A, G]."""
+    places = windows.anchors[..., None] + torch.arange(1, window + 1)
+    valid = places < windows.lengths[:, None, None]
+    inside = places.clamp(max=windows.ids.shape[1] - 1)
+    return windows.ids.gather(1, inside.flatten(1)).view_as(places), valid
+
+
+def block_mask(anchors: Tensor, length: int, width: int) -> Tensor:
+    """Additive mask of sequences and blocks: [B, 1, L + A*W, L + A*W]."""
+    batch, count = anchors.shape
+    rows = length + count * width
+    mask = torch.full((batch, 1, rows, rows), HIDDEN)
+    mask[..., :length, :length] = torch.full((length, length), HIDDEN).triu_(1)
+    before = torch.arange(length) < anchors[..., None]
+    prefix = torch.zeros(before.shape).masked_fill_(~before, HIDDEN)
+    mask[:, 0, length:, :length] = prefix.repeat_interleave(width, dim=1)
+    own = torch.block_diag(*[torch.ones(width, width)] * count)
+    mask[..., length:, length:] = torch.zeros(own.shape).masked_fill_(own == 0, HIDDEN)
+    return mask
+
+
+def window_log_probs(decoder: Decoder, drafter: DrafterConfig, windows: Windows, window: int, shown: Tensor) -> Tensor:
+    """Log-probabilities of all window places in one packed forward.
+
+    Shapes:
+        shown:   [B, A, G] bool, places whose token is given in place of a mask (all False in use)
+        returns: [B, A, G, V] in float32
+    """
+    batch, count = windows.anchors.shape
+    length, width = windows.ids.shape[1], 1 + window - drafter.logits_shift
+    targets, _ = window_targets(windows, window)
+    filled = torch.where(shown, targets, drafter.mask_token_id)[..., : width - 1]
+    bonus = windows.ids.gather(1, windows.anchors)[..., None]
+    blocks = torch.cat((bonus, filled), dim=-1).flatten(1)
+    places = (windows.anchors[..., None] + torch.arange(width)).flatten(1)
+    positions = torch.cat((torch.arange(length).expand(batch, length), places), dim=1)
+    hidden = decoder(torch.cat((windows.ids, blocks), dim=1), positions, block_mask(windows.anchors, length, width))
+    rows = hidden[:, length:].view(batch, count, width, -1)[:, :, width - window :]
+    return torch.log_softmax(decoder.logits(rows).float(), dim=-1)

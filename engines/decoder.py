@@ -1,0 +1,163 @@
+"""One compact decoder for every Qwen2/Llama-type model here: verifier, drafter and trainee alike.
+
+Knows tensors only: no tokenizer, file, clock or sampling. The maths is that of Qwen2 and Llama (RMSNorm, rotary
+positions, grouped-query attention, SwiGLU) with fused projections; tests/test_decoder.py holds its logits to those of
+transformers. Letters: B batch, T rows of this forward, S key slots, H heads, D head width, V vocabulary.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+LOOK_AHEAD = 512
+"""Positions past the context that drafts may stand on; what is kept never does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderConfig:
+    """The shape of a decoder, named as transformers' configurations name it."""
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    max_position_embeddings: int
+    rms_norm_eps: float = 1e-6
+    attention_bias: bool = False
+    tie_word_embeddings: bool = True
+    rope_theta: float = 10_000.0
+
+
+class KVCache:
+    """Keys and values of committed tokens, allocated once: [layer, key or value, B, H_kv, S, D].
+
+    `length` counts the committed slots. A forward writes its rows behind them without committing; `commit` says
+    which of those rows stay. Rows that are not committed are overwritten by the next forward.
+    """
+
+    def __init__(self, config: DecoderConfig, batch: int, capacity: int, dtype: torch.dtype) -> None:
+        self.store = torch.zeros(
+            config.num_hidden_layers, 2, batch, config.num_key_value_heads, capacity, config.head_dim, dtype=dtype
+        )
+        self.length = 0
+
+    @property
+    def capacity(self) -> int:
+        """Number of key slots."""
+        return self.store.shape[4]
+
+    def commit(self, rows: int) -> None:
+        """Keep the first `rows` rows of the last forward."""
+        self.length += rows
+
+    def commit_path(self, path: list[int]) -> None:
+        """Keep the given rows of the last forward, in that order, packed behind the committed slots."""
+        kept = len(path)
+        if path != list(range(kept)):
+            slots = torch.tensor(path) + self.length
+            self.store[..., self.length : self.length + kept, :] = self.store[..., slots, :]
+        self.length += kept
+
+    def reset(self) -> None:
+        """Forget everything; the memory stays."""
+        self.length = 0
+
+
+class DecoderLayer(nn.Module):
+    """Attention and feed-forward with their norms; q, k, v in one projection, gate and up in another."""
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        c, self.config = config, config
+        q_width, kv_width = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
+        self.attention_norm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
+        self.qkv = nn.Linear(c.hidden_size, q_width + 2 * kv_width, bias=c.attention_bias)
+        self.out = nn.Linear(q_width, c.hidden_size, bias=False)
+        self.mlp_norm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
+        self.gate_up = nn.Linear(c.hidden_size, 2 * c.intermediate_size, bias=False)
+        self.down = nn.Linear(c.intermediate_size, c.hidden_size, bias=False)
+
+    def forward(
+        self, x: Tensor, rotary: tuple[Tensor, Tensor], mask: Tensor | None, store: Tensor | None, start: int
+    ) -> Tensor:
+        """x: [B, T, hidden]; mask: additive, broadcast to [B, H, T, S], or None where every row sees every key."""
+        c = self.config
+        batch, rows, _ = x.shape
+        heads, kv_heads = c.num_attention_heads, c.num_key_value_heads
+        qkv = self.qkv(self.attention_norm(x)).view(batch, rows, heads + 2 * kv_heads, c.head_dim).transpose(1, 2)
+        rotated = rotate(qkv[:, : heads + kv_heads], rotary)
+        q, k, v = rotated[:, :heads], rotated[:, heads:], qkv[:, heads + kv_heads :]
+        if store is not None:
+            store[0, :, :, start : start + rows] = k
+            store[1, :, :, start : start + rows] = v
+            k, v = store[0, :, :, : start + rows], store[1, :, :, : start + rows]
+        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=heads != kv_heads)
+        x = x + self.out(attended.transpose(1, 2).reshape(batch, rows, heads * c.head_dim))
+        gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, dim=-1)
+        added: Tensor = x + self.down(F.silu(gate) * up)
+        return added
+
+
+class Decoder(nn.Module):
+    """Token ids and positions to hidden states; `logits` turns the rows that are wanted into scores over V."""
+
+    cos: Tensor
+    sin: Tensor
+
+    def __init__(self, config: DecoderConfig, inv_freq: Tensor | None = None) -> None:
+        super().__init__()
+        self.config = config
+        self.embed = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_hidden_layers))
+        self.norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        if config.tie_word_embeddings:
+            self.lm_head.weight = self.embed.weight
+        cos, sin = rotary_table(config, inv_freq)
+        self.register_buffer("cos", cos, persistent=False)
+        self.register_buffer("sin", sin, persistent=False)
+
+    def forward(
+        self, ids: Tensor, positions: Tensor, mask: Tensor | None = None, cache: KVCache | None = None
+    ) -> Tensor:
+        """Hidden states of the given rows after the last norm.
+
+        Shapes:
+            ids, positions: [B, T]; positions may be [T] when all rows of the batch share them
+            mask:           additive, broadcast to [B, H, T, S] with S = cache.length + T; None: all rows see all keys
+            returns:        [B, T, hidden]
+        """
+        x = self.embed(ids)
+        cos, sin = self.cos[positions].to(x.dtype), self.sin[positions].to(x.dtype)
+        if positions.dim() == 2:
+            cos, sin = cos[:, None], sin[:, None]
+        start = 0 if cache is None else cache.length
+        for index, layer in enumerate(self.layers):
+            x = layer(x, (cos, sin), mask, None if cache is None else cache.store[index], start)
+        normed: Tensor = self.norm(x)
+        return normed
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Scores over the vocabulary: [..., hidden] -> [..., V]."""
+        scores: Tensor = self.lm_head(hidden)
+        return scores
+
+
+def rotary_table(config: DecoderConfig, inv_freq: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Cosine and signed sine per position, each [max_position, D], laid out for `rotate`."""
+    if inv_freq is None:
+        inv_freq = config.rope_theta ** (-torch.arange(0, config.head_dim, 2).double() / config.head_dim)
+    rows = config.max_position_embeddings + LOOK_AHEAD
+    angles = torch.outer(torch.arange(rows).double(), inv_freq.double())
+    return torch.cat((angles.cos(), angles.cos()), -1).float(), torch.cat((-angles.sin(), angles.sin()), -1).float()
+
+
+def rotate(x: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
+    """Rotary positions in the half-split layout: the sine table carries the sign of the swapped halves."""
+    cos, sin = rotary
+    return x * cos + x.roll(x.shape[-1] // 2, dims=-1) * sin

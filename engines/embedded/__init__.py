@@ -1,0 +1,1 @@
+"""The bundled models, a small verifier and its diffusion drafters, as model directories; and their pretraining."""

@@ -1,0 +1,1 @@
+"""Streak's conductor: studies, generation, grading, budgets, and the `streak` command."""

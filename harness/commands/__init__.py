@@ -1,0 +1,1 @@
+"""The commands of `streak`, one file each, imported on demand by harness/cli.py."""

@@ -1,0 +1,42 @@
+"""`streak grade`: grades a run anew from its generations, and draws its figures and table. Needs no engine."""
+
+from pathlib import Path
+
+import typer
+
+from harness.commands.exits import plain_errors
+from harness.grade import Graded, grade_run, headline_policy
+from harness.report import Report, draw_report
+from harness.study import Study, read_study
+from tasks.contract import Problem, Task
+
+
+def grade(study_path: Path, out: Path) -> None:
+    """Grade a study's run folder."""
+    with plain_errors():
+        study = read_study(study_path)
+        task = study.build_task()
+        problems = task.problems()
+    grade_and_report(study, task, list(problems), out / study.name)
+
+
+def grade_and_report(study: Study, task: Task, problems: list[Problem], folder: Path) -> tuple[Graded, Report]:
+    """Grade, draw, and print the table and where the figure is."""
+    with plain_errors():
+        graded = grade_run(study, task, problems, folder)
+    report = draw_report(study, graded, headline_policy(study, task), folder)
+    typer.echo(f"\n{study.title}\n\n{report.headline}\n")
+    typer.echo(coverage(graded))
+    typer.echo(f"figure: {report.figure}")
+    return graded, report
+
+
+def coverage(graded: Graded) -> str:
+    """Which problems stand behind the numbers."""
+    line = f"{graded.problems} problems, {graded.records} records"
+    if graded.problems < graded.all_problems:
+        line += f"; {graded.all_problems - graded.problems} problems are left out: not every arm has answered them yet"
+    failed = [g.completion.error for g in graded.generations if g.completion.finish_reason == "error"]
+    if failed:
+        line += f"; {len(failed)} requests failed and count as no answer, the first: {failed[0]}"
+    return line

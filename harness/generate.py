@@ -1,0 +1,188 @@
+"""The measured half: runs what is missing of a study and appends it to the run folder's ledger, one line a completion.
+
+Resuming is the default: a started-again session makes only the requests that have no generation yet. Engines of all
+arms are open at once and warmed up, then serve the plan's requests one by one (concurrency 1). What surrounds an
+engine's own seconds (ledger, live grades, display) is measured and kept small: see `SessionResult.overhead`.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from engines.contract import Engine
+from harness import catalog
+from harness.plan import GENERATIONS_FILE, LEDGER_KEY, Job, Measured, plan_jobs, read_run
+from harness.study import Arm, Study
+from results.ledger import Ledger, read_rows
+from results.provenance import collect_provenance, digest_of
+from results.records import Completion, Generation
+from tasks.contract import Problem
+
+SESSIONS_FILE = "sessions.jsonl"
+SESSION_KEY = ("session", "event")
+WARM_UP_PROBLEMS = 4
+# What an engine says of itself and its name in the study does not: answers of two models must not mix in one run.
+IDENTITY_KEYS = ("model_digest", "drafter_digest", "chat_template")
+
+OpenEngine = Callable[[Study, Arm], Engine]
+
+
+class Progress(Protocol):
+    """Who is told about a session as it goes; its seconds count as overhead."""
+
+    def start(self, todo: Sequence[Job], done_before: int) -> None:
+        """The requests that are about to be made."""
+        ...
+
+    def note(self, job: Job, generation: Generation, engine_seconds: float) -> None:
+        """A completion, and the engines' seconds so far."""
+        ...
+
+    def close(self) -> None:
+        """No more completions."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionResult:
+    """A session's sums: completions (failed ones among them), seconds of the loop and of the engines in it."""
+
+    completed: int
+    failed: int
+    wall_seconds: float
+    engine_seconds: float
+
+    @property
+    def overhead(self) -> float | None:
+        """Harness wall over engine wall, >= 1; None where no engine ran."""
+        return self.wall_seconds / self.engine_seconds if self.engine_seconds else None
+
+
+def open_engine(study: Study, arm: Arm) -> Engine:
+    """The arm's engine as the catalog has it."""
+    return catalog.build_engine(study.engine, study.located(study.model), study.engine_settings(arm))
+
+
+def engine_id(study: Study, arm: Arm) -> str:
+    """Names an engine: arms with equal settings share one."""
+    settings = study.engine_settings(arm)
+    settings["speculation"] = asdict(arm.speculation) if arm.speculation else None
+    return digest_of(settings | {"engine": study.engine, "model": study.model})
+
+
+class Session:
+    """One run of what is missing. Opening does all the set-up; `run` is the loop; a context manager.
+
+    Raises ValueError or OSError for whatever is wrong with the task, a model or the run folder.
+    """
+
+    def __init__(
+        self, study: Study, problems: Sequence[Problem], folder: Path, open_engine: OpenEngine = open_engine
+    ) -> None:
+        self.study, self.folder = study, folder
+        self._open_engine = open_engine
+        self._stack = ExitStack()
+        self._names = {arm.name: engine_id(study, arm) for arm in study.arms}
+        self._engines: dict[str, Engine] = {}
+        jobs = plan_jobs(study, problems)
+        try:
+            self._ledger = self._stack.enter_context(Ledger(folder / GENERATIONS_FILE, LEDGER_KEY))
+            measured = Measured(read_run(folder))
+            self.todo = [job for job in jobs if not measured.answers(job)]
+            self.done_before = len(jobs) - len(self.todo)
+            if self.todo:
+                self._sessions = self._stack.enter_context(Ledger(folder / SESSIONS_FILE, SESSION_KEY))
+                self._number = sum(row["event"] == "opened" for row in self._sessions) + 1
+                self._open_engines()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open_engines(self) -> None:
+        """Open and warm up the engine of every arm that has work, and record what they are."""
+        arms: dict[str, list[str]] = {}
+        described: dict[str, dict[str, Any]] = {}
+        for job in self.todo:
+            arm = job.cell.arm
+            name = self._names[arm.name]
+            arms.setdefault(name, [])
+            if arm.name not in arms[name]:
+                arms[name].append(arm.name)
+            if name not in self._engines:
+                engine = self._engines[name] = self._open_engine(self.study, arm)
+                self._stack.callback(engine.close)
+                described[name] = engine.describe()
+                refuse_changed_engine(self.folder, arm, name, described[name])
+        engines = [
+            {"engine_id": name, "arms": arms[name], "describe": described[name], "warm_up": self._warm_up(name)}
+            for name in arms
+        ]
+        self._sessions.append(
+            {"session": self._number, "event": "opened", "todo": len(self.todo), "done_before": self.done_before}
+            | {"study": self.study.to_json(), "engines": engines, "provenance": collect_provenance()}
+        )
+
+    def _warm_up(self, name: str) -> dict[str, Any]:
+        """Warm an engine up on its own first requests."""
+        own = [job.request for job in self.todo if self._names[job.cell.arm.name] == name]
+        return asdict(self._engines[name].warm_up(own[:WARM_UP_PROBLEMS]))
+
+    def run(self, progress: Progress) -> SessionResult:
+        """Make the missing requests, each on disk before the next. An interrupt keeps all that is finished."""
+        completed, failed, engine_seconds, ended = 0, 0, 0.0, "interrupted"
+        begun = time.perf_counter()
+        progress.start(self.todo, self.done_before)
+        try:
+            for job in self.todo:
+                started = time.perf_counter()
+                completion = complete(self._engines[self._names[job.cell.arm.name]], job)
+                engine_seconds += time.perf_counter() - started
+                generation = job.generation(completion)
+                self._ledger.append(generation.to_json())
+                completed += 1
+                failed += completion.finish_reason == "error"
+                progress.note(job, generation, engine_seconds)
+            ended = "finished"
+        finally:
+            progress.close()
+            result = SessionResult(
+                completed=completed,
+                failed=failed,
+                wall_seconds=time.perf_counter() - begun,
+                engine_seconds=engine_seconds,
+            )
+            if self.todo:
+                self._sessions.append({"session": self._number, "event": ended} | asdict(result))
+        return result
+
+    def close(self) -> None:
+        """Close the engines and let go of the run folder; safe to call twice."""
+        self._stack.close()
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def complete(engine: Engine, job: Job) -> Completion:
+    """The one completion of a job's request; the stream is drawn to its end, so that nothing stays behind in it."""
+    (completion,) = engine.stream([job.request])
+    return completion
+
+
+def refuse_changed_engine(folder: Path, arm: Arm, name: str, described: Mapping[str, Any]) -> None:
+    """Raise ValueError if an earlier session had other weights or another chat template under this engine's name."""
+    for row in read_rows(folder / SESSIONS_FILE):
+        for engine in row.get("engines", []):
+            earlier = engine["describe"]
+            for key in IDENTITY_KEYS:
+                if engine["engine_id"] == name and earlier.get(key) != described.get(key):
+                    raise ValueError(
+                        f"{folder}: arm {arm.name!r} was measured with {key} {earlier.get(key)!r}, now it is "
+                        f"{described.get(key)!r}; answers of both must not mix: move the folder away, or use --out"
+                    )

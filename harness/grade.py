@@ -1,0 +1,116 @@
+"""The derived half: from generations to records, at every budget and under every cut-off policy of a study.
+
+Needs the task, no engine: a mended grader or a smaller budget costs no generation. Policies: `strict` counts only an
+answer that the model finished within the budget; `last` takes the last complete answer in the text that a budget kept.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness.budgets import Kept, replay
+from harness.plan import Job, Measured, plan_jobs, read_run
+from harness.study import Study
+from results.ledger import write_rows
+from results.records import Generation, Grade, Policy, Record
+from tasks.contract import Problem, Task
+
+RECORDS_FILE = "records.jsonl"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graded:
+    """What was graded: problems that every cell has answered, of all problems; their generations; number of records."""
+
+    problems: int
+    all_problems: int
+    generations: tuple[Generation, ...]
+    records: int
+
+
+class Grader:
+    """Grades texts of one task, each text of a problem only once."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self._grades: dict[tuple[str, str], Grade] = {}
+
+    def grade(self, problem: Problem, generation: Generation, kept: Kept, policy: Policy) -> Grade:
+        """The verdict on what a budget kept."""
+        completion = generation.completion
+        if completion.finish_reason == "error":
+            return no_answer(f"the engine failed: {completion.error}")
+        if policy == "strict" and not kept.finished:
+            return no_answer("cut off by the budget" if kept.cut else "cut off by the token limit")
+        key = problem.problem_id, kept.text
+        if key not in self._grades:
+            self._grades[key] = self.task.grade(problem, kept.text)
+        return self._grades[key]
+
+    def records(self, study: Study, job: Job, generation: Generation) -> Iterator[Record]:
+        """One record a budget and policy."""
+        for budget in study.budgets:
+            kept = replay(generation.completion, budget, study.clock)
+            for policy in study.policies:
+                grade = self.grade(job.problem, generation, kept, policy)
+                yield Record(
+                    arm=generation.arm,
+                    arm_id=generation.arm_id,
+                    temperature=generation.temperature,
+                    problem_id=generation.problem_id,
+                    sample=generation.sample,
+                    budget_seconds=budget,
+                    clock=study.clock,
+                    policy=policy,
+                    verdict=grade.verdict,
+                    answer=grade.answer,
+                    reason=grade.reason,
+                    tokens=kept.tokens,
+                    cut=kept.cut,
+                )
+
+
+def no_answer(reason: str) -> Grade:
+    """The verdict on a text that is not looked at."""
+    return Grade(verdict="no_answer", answer=None, reason=reason)
+
+
+def headline_policy(study: Study, task: Task) -> Policy:
+    """The task's own cut-off policy where the study grades by it, else the study's first."""
+    return task.default_policy if task.default_policy in study.policies else study.policies[0]
+
+
+def grade_run(study: Study, task: Task, problems: Sequence[Problem], folder: Path) -> Graded:
+    """Write records.jsonl anew from generations.jsonl.
+
+    Only problems that every cell has answered are graded, so that all arms are compared on the same ones.
+
+    Raises:
+        ValueError: nothing to grade, or answers that a deadline cut before the study's largest budget: leaving these
+            out would keep the easy problems, taking them in would grade a text that could have gone on.
+    """
+    jobs = plan_jobs(study, problems)
+    measured = Measured(read_run(folder))
+    answered, incomplete = [], set()
+    for job in jobs:
+        generation = measured.find(job)
+        if generation is None:
+            incomplete.add(job.problem.problem_id)
+        elif not measured.answers(job):
+            raise ValueError(
+                f"{folder}: {job.cell.label}, problem {job.problem.problem_id!r} was cut at "
+                f"{generation.budget_seconds} s, before the largest budget ({study.budgets[-1]} s); run the study first"
+            )
+        else:
+            answered.append((job, replace(generation, arm=job.cell.arm.name)))  # an arm may have been renamed
+    whole = [(job, generation) for job, generation in answered if job.problem.problem_id not in incomplete]
+    if not whole:
+        raise ValueError(f"{folder}: no problem is answered by every arm yet; run the study first")
+    grader = Grader(task)
+    rows = (record.to_json() for job, generation in whole for record in grader.records(study, job, generation))
+    return Graded(
+        problems=len(problems) - len(incomplete),
+        all_problems=len(problems),
+        records=write_rows(folder / RECORDS_FILE, rows),
+        generations=tuple(generation for _, generation in whole),
+    )

@@ -1,0 +1,49 @@
+"""What a run folder shows: figures of accuracy against seconds, and the headline table, by analysis/.
+
+Knows a study and its graded generations; loads pandas and matplotlib only when it draws.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.grade import RECORDS_FILE, Graded
+from harness.study import Study
+from results.ledger import read_records
+from results.records import Policy
+
+FIGURES_FOLDER = "figures"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The headline table as people read it, the figure of the headline's policy, and all files that were written."""
+
+    headline: str
+    figure: Path
+    files: tuple[Path, ...]
+
+
+def draw_report(study: Study, graded: Graded, policy: Policy, folder: Path) -> Report:
+    """Draw one figure a cut-off policy, `accuracy` by the headline's policy, and write the headline table."""
+    from analysis.accuracy import draw_accuracy
+    from analysis.frames import generations_frame, records_frame
+    from analysis.headline import as_text, headline, write_headline
+
+    records = records_frame(read_records(folder / RECORDS_FILE))
+    arms = [arm.name for arm in study.arms]
+    figures = folder / FIGURES_FOLDER
+    files: list[Path] = []
+    for each in sorted(study.policies, key=lambda other: other != policy):
+        name = "accuracy" if each == policy else f"accuracy_{each}"
+        files += draw_accuracy(
+            records, figures, clock=study.clock, policy=each, title=study.title, arms=arms, name=name
+        )
+    table = headline(
+        generations_frame(graded.generations),
+        records,
+        baseline=study.baseline,
+        policy=policy,
+        accuracy_clock=study.clock,
+        arms=arms,
+    )
+    return Report(headline=as_text(table), figure=files[0], files=(*files, *write_headline(table, figures)))

@@ -1,0 +1,100 @@
+"""One table of a TOML file, read key by key; what is wrong with it becomes one line that names file, key and value.
+
+Knows types and ranges of values; what a key means is the reader's matter.
+"""
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+Choice = TypeVar("Choice", bound=str)
+
+
+class Table:
+    """A table with the keys it may have (None: any). Every method raises ValueError for a value that is not allowed."""
+
+    def __init__(self, path: Path, label: str, values: object, known: Iterable[str] | None) -> None:
+        self.path, self.label = path, label
+        if not isinstance(values, Mapping):
+            raise ValueError(f"{path}: {label} = {values!r} is not a table; write [{label}] with its keys below")
+        self.values: Mapping[str, Any] = values
+        allowed = set(values) if known is None else set(known)
+        for key in values:
+            if key not in allowed:
+                where = f"[{label}]" if label else "the study"
+                raise ValueError(f"{path}: unknown key {key!r} in {where}; known keys: {', '.join(sorted(allowed))}")
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.values
+
+    def refuse(self, key: str, allowed: str) -> ValueError:
+        """The error of a value that is not allowed."""
+        where = f" in [{self.label}]" if self.label else ""
+        if key not in self.values:
+            return ValueError(f"{self.path}: {key!r} is missing{where}; it must be {allowed}")
+        return ValueError(f"{self.path}: {key} = {self.values[key]!r}{where} is not allowed; allowed: {allowed}")
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """A non-empty text; required without a default."""
+        value = self.values.get(key, default)
+        if not isinstance(value, str) or not value:
+            raise self.refuse(key, "a non-empty text")
+        return value
+
+    def choice(self, key: str, choices: tuple[Choice, ...], default: Choice | None = None) -> Choice:
+        """One of `choices`; required without a default."""
+        value = self.values.get(key, default)
+        for allowed in choices:
+            if value == allowed:
+                return allowed
+        raise self.refuse(key, ", ".join(choices))
+
+    def whole(self, key: str, default: int, minimum: int) -> int:
+        """A whole number of at least `minimum`."""
+        value = self.values.get(key, default)
+        if not is_whole(value) or value < minimum:
+            raise self.refuse(key, f"a whole number >= {minimum}")
+        return int(value)
+
+    def number(self, key: str, default: float) -> float:
+        """A finite number."""
+        value = self.values.get(key, default)
+        if not is_number(value):
+            raise self.refuse(key, "a number")
+        return float(value)
+
+    def rising_numbers(self, key: str, allowed: str, *, zero: bool) -> tuple[float, ...]:
+        """A list of numbers > 0 (>= 0 with `zero`), each larger than the one before; required, never empty."""
+        value = self.values.get(key)
+        if not isinstance(value, list) or not value or not all(is_number(item) for item in value):
+            raise self.refuse(key, allowed)
+        in_order = all(later > earlier for earlier, later in itertools.pairwise(value))
+        if not in_order or value[0] < 0 or (value[0] == 0 and not zero):
+            raise self.refuse(key, allowed)
+        return tuple(float(item) for item in value)
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of non-empty texts; empty by default."""
+        value = self.values.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
+            raise self.refuse(key, "a list of non-empty texts")
+        return tuple(value)
+
+    def choices(self, key: str, choices: tuple[Choice, ...]) -> tuple[Choice, ...]:
+        """Some of `choices`, in their order; all of them by default."""
+        value = self.values.get(key, list(choices))
+        if not isinstance(value, list) or not value or not all(item in choices for item in value):
+            raise self.refuse(key, f"a list of {', '.join(choices)}")
+        return tuple(allowed for allowed in choices if allowed in value)
+
+
+def is_whole(value: object) -> bool:
+    """Whether a TOML value is a whole number (a boolean is not)."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> bool:
+    """Whether a TOML value is a finite number (a boolean is not)."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

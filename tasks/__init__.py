@@ -1,0 +1,1 @@
+"""Benchmarks: one file each loads problems, writes the prompt and grades the response."""

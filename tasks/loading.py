@@ -1,0 +1,225 @@
+"""Rows of a benchmark: from a hub id through `datasets`, or from a local file that a study names.
+
+Knows no benchmark: a task asks a row for the texts it needs, and a row knows where it stands, so that an error can
+name file and row. No row is dropped. Local files pass through a throw-away cache; hub files stay in the user's own.
+"""
+
+import glob
+import json
+import random
+import re
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from gzip import open as open_gzip
+from pathlib import Path
+from typing import Any
+
+from tasks.contract import Problem
+
+BUILDERS = {".jsonl": "json", ".jsonl.gz": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet"}
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+SILENT = 100  # above every level of the logging module
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One row of a benchmark; `where` names its source and its number, from 1, for errors."""
+
+    where: str
+    number: int
+    values: Mapping[str, Any]
+
+    def text(self, key: str) -> str:
+        """The text in column `key`, as it stands; a number as text. Raises ValueError if it is missing or blank."""
+        value = self.values.get(key)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return str(value)
+        if not isinstance(value, str) or not value.strip():
+            present = ", ".join(repr(name) for name, other in self.values.items() if other not in (None, ""))
+            raise ValueError(f"{self.where}: no text in column {key!r}; columns with a value: {present}")
+        return value
+
+
+def load_rows(source: str, *, config: str | None = None, split: str = "train", quiet: bool = True) -> list[Row]:
+    """All rows of `source` in their order.
+
+    A local file has one of the suffixes of BUILDERS, and neither `config` nor `split` matters to it; anything of the
+    form org/name that is no file is a data set on the hub. `quiet` keeps progress bars and warnings of the libraries
+    off the terminal.
+
+    Raises:
+        OSError: a file that is missing or cannot be opened; a hub that cannot be reached or refuses.
+        ValueError: a source of neither kind, an unreadable row, an unknown config or split, no rows at all.
+    """
+    path = Path(source).expanduser()
+    builder = builder_of(path)
+    if path.is_file():
+        if builder is None:
+            raise ValueError(f"{source}: unknown kind of file; allowed suffixes: {', '.join(BUILDERS)}")
+        with libraries_silent(quiet):
+            values = load_file(path, builder)
+    elif builder is None and HUB_ID.fullmatch(source):
+        with libraries_silent(quiet):
+            values = load_hub(source, config, split)
+    elif builder is not None or path.is_absolute() or source.startswith((".", "~")):
+        raise FileNotFoundError(f"{source}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
+    else:
+        raise ValueError(f"{source}: neither a file ({', '.join(BUILDERS)}) nor a data set on the hub (org/name)")
+    if not values:
+        raise ValueError(f"{source}: no rows")
+    return [Row(where=f"{source}, row {i}", number=i, values=row) for i, row in enumerate(values, start=1)]
+
+
+def builder_of(path: Path) -> str | None:
+    """The builder of `datasets` that reads a file of this name, or None."""
+    return next((builder for suffix, builder in BUILDERS.items() if path.name.lower().endswith(suffix)), None)
+
+
+@contextmanager
+def libraries_silent(quiet: bool) -> Iterator[None]:
+    """Keeps the loaders' progress bars and log lines off the terminal; what went wrong is in our own error."""
+    import datasets
+    import huggingface_hub.utils.logging as hub_logging
+
+    if not quiet:
+        yield
+        return
+    bars, level, hub_level = (
+        datasets.are_progress_bars_disabled(),
+        datasets.logging.get_verbosity(),
+        hub_logging.get_verbosity(),
+    )
+    datasets.disable_progress_bars()
+    datasets.logging.set_verbosity(SILENT)
+    hub_logging.set_verbosity(SILENT)
+    try:
+        yield
+    finally:
+        datasets.logging.set_verbosity(level)
+        hub_logging.set_verbosity(hub_level)
+        if not bars:
+            datasets.enable_progress_bars()
+
+
+def load_file(path: Path, builder: str) -> list[dict[str, Any]]:
+    """The rows of a local file. Raises as `load_rows`."""
+    import datasets
+
+    if path.stat().st_size == 0:
+        return []
+    options: dict[str, Any] = {}
+    if builder == "csv":
+        # Cells stay as written: no number is reformatted, and an answer "NA" or "None" is no missing value.
+        columns = {name: datasets.Value("string") for name in csv_columns(path)}
+        options = {"features": datasets.Features(columns), "keep_default_na": False}
+    with tempfile.TemporaryDirectory(prefix="streak-rows-") as cache:
+        try:
+            table = datasets.load_dataset(
+                builder,
+                data_files=glob.escape(str(path.resolve())),
+                split="train",
+                cache_dir=cache,
+                keep_in_memory=True,
+                **options,
+            )
+        except StopIteration:  # what the json builder raises where only blank lines are
+            return []
+        except (datasets.exceptions.DatasetsError, OSError, EOFError, zlib.error, ValueError) as error:
+            raise ValueError(f"{path}: {bad_line(path) or reason(error)}") from error
+        return list(table.to_list())
+
+
+def csv_columns(path: Path) -> list[str]:
+    """The column names of a CSV file."""
+    import pandas
+
+    try:
+        return [str(name) for name in pandas.read_csv(path, nrows=0).columns]
+    except ValueError as error:  # of pandas for an empty or torn file, and for bytes that are not UTF-8
+        raise ValueError(f"{path}: {reason(error)}") from error
+
+
+def bad_line(path: Path) -> str | None:
+    """What is wrong with the first bad line of a JSON lines file, or None; the builder's error names no line."""
+    if builder_of(path) != "json" or path.suffix == ".json":
+        return None
+    opener = open_gzip if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                try:
+                    if line.strip() and not isinstance(json.loads(line), dict):
+                        return f"row {number}: not a JSON object"
+                except ValueError as error:  # of the JSON or of its encoding
+                    return f"row {number}: {error}"
+    except (OSError, EOFError, zlib.error) as error:
+        return f"damaged: {error}"
+    return None
+
+
+def load_hub(source: str, config: str | None, split: str) -> list[dict[str, Any]]:
+    """The rows of a data set on the hub, from the user's cache where it lies there. Raises as `load_rows`."""
+    import datasets
+    from huggingface_hub.errors import GatedRepoError
+
+    place = f"{source} (config {config}, split {split})"
+    local = f"set source to a local copy ({', '.join(BUILDERS)})"
+    try:
+        return list(datasets.load_dataset(source, config, split=split).to_list())
+    except (datasets.exceptions.DatasetsError, OSError) as error:
+        if isinstance(error.__cause__, GatedRepoError) or isinstance(error, GatedRepoError) or "gated" in str(error):
+            terms = f"accept its terms at https://huggingface.co/datasets/{source} and run `hf auth login`"
+            raise OSError(f"{place}: gated on the hub; {terms}, or {local}") from error
+        raise OSError(f"{place}: {reason(error)}; check the id and the network, or {local}") from error
+    except ValueError as error:  # an unknown config or split
+        raise ValueError(f"{place}: {reason(error)}") from error
+
+
+def reason(error: BaseException) -> str:
+    """The first line of an error of the loaders; of its cause where it says only that building failed."""
+    from datasets.exceptions import DatasetBuildError
+
+    while isinstance(error, DatasetBuildError) and error.__cause__ is not None:
+        error = error.__cause__
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def select(rows: Sequence[Row], *, source: str, limit: int | None, seed: int | None) -> list[Row]:
+    """The first `limit` rows, after a shuffle where there is a `seed`; a larger limit only adds rows at the end.
+
+    Raises ValueError if there are fewer rows than `limit`.
+    """
+    if limit is not None and limit > len(rows):
+        raise ValueError(f"{source}: limit = {limit}, but there are only {len(rows)} rows")
+    chosen = list(rows)
+    if seed is not None:
+        random.Random(seed).shuffle(chosen)
+    return chosen[:limit]
+
+
+def check_unique(problems: Sequence[Problem], source: str) -> tuple[Problem, ...]:
+    """The problems as they are. Raises ValueError if two have one id, since records are told apart by it."""
+    seen: set[str] = set()
+    for number, problem in enumerate(problems, start=1):
+        if problem.problem_id in seen:
+            raise ValueError(f"{source}: problem id {problem.problem_id!r} occurs again in problem {number}")
+        seen.add(problem.problem_id)
+    return tuple(problems)
+
+
+def check_text(key: str, value: object) -> None:
+    """Raises ValueError unless `value` is a text with something in it."""
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{key} = {value!r} is not allowed; it must be a text")
+
+
+def check_whole(key: str, value: object, *, least: int, optional: bool = False) -> None:
+    """Raises ValueError unless `value` is a whole number from `least` on (or None where it is optional)."""
+    if value is None and optional:
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{key} = {value!r} is not allowed; it must be a whole number from {least} on")

@@ -1,0 +1,109 @@
+"""The records: what is written is what is read, and another schema is refused."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from results.ledger import Ledger, read_generations, read_records, write_rows
+from results.records import SCHEMA, Completion, Generation, Grade, Record, Round
+
+GENERATION = Generation(
+    arm="diffusion",
+    arm_id="0123456789ab",
+    temperature=0.6,
+    problem_id="math500/7",
+    sample=2,
+    completion=Completion(
+        request_id="r1",
+        text="so \\boxed{42}",
+        token_ids=(5, 6, 7, 8),
+        prompt_tokens=31,
+        finish_reason="stop",
+        rounds=(
+            Round(seconds=0.25, kept=1, chars=2),
+            Round(seconds=0.5, kept=3, chars=13, drafted=16, accepted=2, draft_seconds=0.0625, verify_seconds=0.125),
+        ),
+        queue_seconds=0.125,
+    ),
+)
+RECORD = Record(
+    arm="diffusion",
+    arm_id="0123456789ab",
+    temperature=0.6,
+    problem_id="math500/7",
+    sample=2,
+    budget_seconds=5.0,
+    clock="service",
+    policy="last",
+    verdict="correct",
+    answer="42",
+    reason="equal as numbers",
+    tokens=4,
+    cut=False,
+)
+
+
+def test_a_generation_comes_back_through_the_ledger(tmp_path: Path) -> None:
+    path = tmp_path / "generations.jsonl"
+
+    with Ledger(path) as ledger:
+        ledger.append(GENERATION.to_json())
+
+    assert list(read_generations(path)) == [GENERATION]
+
+
+def test_a_record_comes_back_through_the_ledger(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+
+    write_rows(path, [RECORD.to_json()])
+
+    assert list(read_records(path)) == [RECORD]
+
+
+def test_records_of_one_generation_at_several_budgets_are_all_read(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    records = [replace(RECORD, budget_seconds=budget) for budget in (1.0, 2.0, 5.0)]
+
+    write_rows(path, [record.to_json() for record in records])
+
+    assert list(read_records(path)) == records
+
+
+def test_a_failed_generation_without_rounds_comes_back(tmp_path: Path) -> None:
+    completion = replace(GENERATION.completion, finish_reason="error", rounds=(), token_ids=(), error="out of memory")
+    generation = replace(GENERATION, completion=completion)
+
+    assert Generation.from_json(json.loads(json.dumps(generation.to_json()))) == generation
+
+
+def test_rounds_are_stored_as_one_list_per_field() -> None:
+    rounds = GENERATION.to_json()["completion"]["rounds"]
+
+    assert rounds["kept"] == [1, 3]
+
+
+def test_a_generation_of_another_schema_is_refused() -> None:
+    row = GENERATION.to_json() | {"schema": SCHEMA + 1}
+
+    with pytest.raises(ValueError, match=f"generation of schema {SCHEMA + 1}; this version reads schema {SCHEMA}"):
+        Generation.from_json(row)
+
+
+def test_a_record_of_another_schema_is_refused() -> None:
+    row = RECORD.to_json() | {"schema": SCHEMA + 1}
+
+    with pytest.raises(ValueError, match=f"record of schema {SCHEMA + 1}; this version reads schema {SCHEMA}"):
+        Record.from_json(row)
+
+
+def test_an_unknown_verdict_is_refused() -> None:
+    with pytest.raises(ValueError, match="verdict 'right' is not allowed; allowed: correct, incorrect"):
+        Grade(verdict="right", answer=None, reason="")  # type: ignore[arg-type]
+
+
+def test_the_clocks_start_at_arrival_at_admission_and_at_the_first_token() -> None:
+    offsets = [GENERATION.completion.clock_offset(clock) for clock in ("request", "service", "decode")]
+
+    assert offsets == [0.0, 0.125, 0.25]
