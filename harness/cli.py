@@ -7,6 +7,8 @@ import typer
 
 from harness.commands.exits import RUNS
 
+RECIPE = RUNS / "recipe"
+
 app = typer.Typer(
     help="Accuracy within a wall-clock budget: runs arms of an engine over a task, and grades what each second bought.",
     no_args_is_help=True,
@@ -16,23 +18,34 @@ app = typer.Typer(
 
 StudyPath = Annotated[Path, typer.Argument(metavar="STUDY", help="Folder with a study.toml, or the file itself.")]
 OutPath = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the run folders.")]
+SourcePath = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Local data file, in place of the study's source.")
+]
 Section = Annotated[str | None, typer.Argument(help="tasks, engines, models, arms, shapes or rules; default: all.")]
 
 
 @app.command()
-def run(study: StudyPath, out: OutPath = RUNS) -> None:
+def run(study: StudyPath, out: OutPath = RUNS, source: SourcePath = None) -> None:
     """Generate what is missing of a study, then grade and draw it."""
     from harness.commands import run as command
 
-    command.run(study, out)
+    command.run(study, out, source)
 
 
 @app.command()
-def grade(study: StudyPath, out: OutPath = RUNS) -> None:
-    """Grade a run anew and redraw its figures; needs no engine."""
+def grade(study: StudyPath, out: OutPath = RUNS, source: SourcePath = None) -> None:
+    """Grade a run anew, or a kept study, and redraw its figures; needs no engine."""
     from harness.commands import grade as command
 
-    command.grade(study, out)
+    command.grade(study, out, source)
+
+
+@app.command()
+def keep(study: StudyPath, out: OutPath = RUNS) -> None:
+    """Copy a graded run beside its study.toml, to be committed."""
+    from harness.commands import keep as command
+
+    command.keep(study, out)
 
 
 @app.command()
@@ -49,6 +62,18 @@ def list_command(section: Section = None) -> None:
     from harness.commands import listing
 
     listing.list_names(section)
+
+
+@app.command()
+def embedded(
+    work: Annotated[Path, typer.Option(metavar="DIR", help="Where stages and model directories are kept.")] = RECIPE,
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 2,
+    stage_minutes: Annotated[float, typer.Option(min=0.1, help="End the stage after this; call again to go on.")] = 80,
+) -> None:
+    """Train the bundled models anew, in stages that can be taken up again."""
+    from harness.commands import embedded as command
+
+    command.embedded(work, threads, stage_minutes)
 
 
 def main() -> None:

@@ -1,96 +1,149 @@
-"""The recipe of the embedded models: joins the arithmetic task with the trainers, stage by stage, resumable.
+"""The recipe of the embedded models: brings the arithmetic task's texts to the trainers, stage by stage.
 
-Each stage leaves its result in the work folder and is skipped when that is there; a training stage that was ended
-early goes on from its last checkpoint. Seeds are fixed.
+Stages: tokenizer, verifier, rollouts, unaligned drafter, aligned drafter. Each leaves its result in the work folder and
+is skipped when that is there; one that was ended early goes on from its last checkpoint. Seeds are fixed.
 """
 
-import json
+import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import torch
-from transformers import PreTrainedTokenizerFast
-
-from engines.alignment.trainer import Progress, Schedule, train
-from engines.checkpoints import save_decoder
-from engines.decoder import DecoderConfig
-from engines.embedded.pretraining import Example, new_verifier, pretraining_loss
-from engines.embedded.tokenizer import VOCAB_SIZE, build_tokenizer
+from engines.alignment.examples import Example
+from engines.alignment.trainer import Progress, Schedule
+from engines.chat import ChatTokenizer
+from engines.embedded import recipe
+from results.ledger import Ledger, read_rows
 from tasks.arithmetic import draw_side, training_stories, worked_solution
 
-MAX_EVENTS = 9
+MAX_EVENTS = 8
 TOKENIZER_STORIES = 3000
-BATCH_TOKENS = 4096
-VERIFIER = DecoderConfig(
-    vocab_size=VOCAB_SIZE,
-    hidden_size=256,
-    intermediate_size=688,
-    num_hidden_layers=8,
-    num_attention_heads=4,
-    num_key_value_heads=4,
-    head_dim=64,
-    max_position_embeddings=1024,
-    attention_bias=True,
-)
-VERIFIER_SCHEDULE = Schedule(steps=2400, learning_rate=4e-3)
+VERIFIER_BATCH_TOKENS = 4096
+DRAFTER_BATCH_TOKENS = 2400
+ROLLOUTS_PER_TEMPERATURE = 1536
+TEMPERATURES = (0.0, 1.0)
+ROLLOUT_KEY = ("temperature", "index")
 
 
-def events_at(share: float, rng: random.Random) -> int:
-    """Curriculum: short problems first; later each length up to the longest is as likely."""
-    ceiling = 3 if share < 0.1 else 6 if share < 0.2 else MAX_EVENTS
-    return rng.randint(1, ceiling)
+def sample_texts() -> Iterator[str]:
+    """Questions and solutions for the tokenizer."""
+    stories = training_stories(0, lambda rng: rng.randint(1, MAX_EVENTS + 1))
+    for _ in range(TOKENIZER_STORIES):
+        yield from next(stories)
 
 
-def encode_story(tokenizer: PreTrainedTokenizerFast, question: str, solution: str) -> Example:
-    """Token ids of a problem as the chat template puts it, and of its solution with the end token."""
-    prompt = tokenizer.apply_chat_template(
-        [{"role": "user", "content": question}], add_generation_prompt=True, tokenize=False
-    )
-    response = solution + str(tokenizer.eos_token)
-    return Example(
-        tokenizer.encode(str(prompt), add_special_tokens=False), tokenizer.encode(response, add_special_tokens=False)
-    )
+def question_ids(chat: ChatTokenizer, question: str) -> list[int]:
+    """Token ids of a question as the chat template puts it."""
+    return chat.prompt_ids([{"role": "user", "content": question}])
 
 
-def story_batch(tokenizer: PreTrainedTokenizerFast, step: int, schedule: Schedule, seed: int) -> list[Example]:
-    """The training batch of a step: problems of nearly equal length that fill BATCH_TOKENS padded tokens."""
-    rng = random.Random(f"{seed}/{step}")
-    longest = events_at(step / schedule.steps, rng)
+def draw_example(chat: ChatTokenizer, rng: random.Random, num_events: int) -> Example:
+    """A problem of the training side with its worked solution and the end token."""
+    story = draw_side(rng, num_events, held_out=False)
+    solution = worked_solution(story, rng) + str(chat.tokenizer.eos_token)
+    return Example(question_ids(chat, story.question), list(chat.tokenizer.encode(solution, add_special_tokens=False)))
+
+
+def fill_batch(draw: Callable[[], Example], tokens: int) -> list[Example]:
+    """Examples until one more would pass `tokens` padded tokens."""
     batch: list[Example] = []
     width = 0
     while True:
-        story = draw_side(rng, rng.randint(max(1, longest - 1), longest), held_out=False)
-        example = encode_story(tokenizer, story.question, worked_solution(story, rng))
+        example = draw()
         width = max(width, len(example.prompt_ids) + len(example.response_ids))
-        if batch and width * (len(batch) + 1) > BATCH_TOKENS:
+        if batch and width * (len(batch) + 1) > tokens:
             return batch
         batch.append(example)
 
 
-def make_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
-    """Train and save the tokenizer, or load it when it is there."""
-    if not (folder / "tokenizer.json").exists():
-        stories = training_stories(0, lambda rng: rng.randint(1, 10))
-        texts = (text for _ in range(TOKENIZER_STORIES) for text in next(stories))
-        build_tokenizer(texts).save_pretrained(folder)
-    return PreTrainedTokenizerFast.from_pretrained(folder)
+def story_batch(chat: ChatTokenizer, step: int, schedule: Schedule, seed: int, tokens: int) -> list[Example]:
+    """The batch of a step: problems of nearly equal length; short ones first, all lengths after a fifth of them."""
+    rng = random.Random(f"{seed}/{step}")
+    share = step / schedule.steps
+    ceiling = 3 if share < 0.1 else 6 if share < 0.2 else MAX_EVENTS
+    longest = rng.randint(1, ceiling)
+    return fill_batch(lambda: draw_example(chat, rng, rng.randint(max(1, longest - 1), longest)), tokens)
 
 
-def train_verifier(work: Path, stage_seconds: float, listen: Callable[[Progress], None]) -> bool:
-    """Pretrain the verifier; True when it is complete and saved as a model directory."""
-    folder = work / "verifier"
-    tokenizer = make_tokenizer(work / "tokenizer")
-    decoder = new_verifier(VERIFIER, seed=0)
-    loss_at = pretraining_loss(
-        decoder, lambda step: story_batch(tokenizer, step, VERIFIER_SCHEDULE, 1), int(tokenizer.pad_token_id)
-    )
-    done = train(
-        decoder, loss_at, VERIFIER_SCHEDULE, work / "verifier-training", stage_seconds=stage_seconds, listen=listen
-    )
-    if done:
-        save_decoder(
-            decoder, folder, extra={"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+def collect_rollouts(stage: recipe.Stage, chat: ChatTokenizer) -> list[Example]:
+    """The verifier's own solutions at both temperatures, sampled once and kept in rollouts.jsonl."""
+    path = stage.work / "rollouts.jsonl"
+    rng = random.Random(2)
+    prompts = [
+        question_ids(chat, draw_side(rng, 1 + index // recipe.ROLLOUT_BATCH % MAX_EVENTS, held_out=False).question)
+        for index in range(ROLLOUTS_PER_TEMPERATURE)
+    ]
+    with Ledger(path, key=ROLLOUT_KEY) as ledger:
+        for temperature in TEMPERATURES:
+            have = sum(row["temperature"] == temperature for row in ledger)
+            rest = verifier_solutions(stage, chat, prompts[have:], temperature, seed=have)
+            for index, example in enumerate(rest, start=have):
+                ledger.append(
+                    {
+                        "temperature": temperature,
+                        "index": index,
+                        "prompt_ids": example.prompt_ids,
+                        "response_ids": example.response_ids,
+                    }
+                )
+    return [Example(row["prompt_ids"], row["response_ids"]) for row in read_rows(path, key=ROLLOUT_KEY)]
+
+
+def verifier_solutions(
+    stage: recipe.Stage, chat: ChatTokenizer, prompts: list[list[int]], temperature: float, seed: int
+) -> Iterator[Example]:
+    """Solutions of the rest of the prompts; nothing is loaded when none is left."""
+    if prompts:
+        yield from recipe.verifier_rollouts(stage, chat, prompts, temperature=temperature, seed=seed)
+
+
+def rollout_batch(rollouts: list[Example], step: int, seed: int, tokens: int) -> list[Example]:
+    """The batch of a step from rollouts sorted by length: a run of neighbours from a random place."""
+    rng = random.Random(f"{seed}/{step}")
+    at = rng.randrange(len(rollouts))
+    order = iter(rollouts[at:] + rollouts[:at])
+    return fill_batch(lambda: next(order), tokens)
+
+
+def build(
+    work: Path, *, threads: int, stage_seconds: float = math.inf, listen: Callable[[str, Progress], None]
+) -> bool:
+    """Run the recipe from wherever it stands; True when all model directories are complete."""
+
+    def stage(name: str) -> recipe.Stage:
+        return recipe.Stage(work=work, threads=threads, seconds=stage_seconds, listen=lambda p: listen(name, p))
+
+    def stories(schedule: Schedule, seed: int, tokens: int) -> Callable[[int], list[Example]]:
+        return lambda step: story_batch(chat, step, schedule, seed, tokens)
+
+    chat = recipe.make_tokenizer(work, sample_texts())
+    if not (work / "verifier" / "config.json").exists():
+        batches = stories(recipe.VERIFIER_SCHEDULE, 1, VERIFIER_BATCH_TOKENS)
+        if not recipe.pretrain_verifier(stage("verifier"), chat, batches):
+            return False
+    if not (work / "unaligned" / "config.json").exists():
+        done = recipe.train_drafter(
+            stage("unaligned"),
+            chat,
+            stories(recipe.UNALIGNED_SCHEDULE, 3, DRAFTER_BATCH_TOKENS),
+            name="unaligned",
+            parent="verifier",
+            objective="masked_diffusion",
+            schedule=recipe.UNALIGNED_SCHEDULE,
+            seed=3,
         )
-        tokenizer.save_pretrained(folder)
-    return done
+        if not done:
+            return False
+    if not (work / "aligned" / "config.json").exists():
+        rollouts = sorted(collect_rollouts(stage("rollouts"), chat), key=lambda e: len(e.prompt_ids + e.response_ids))
+        return recipe.train_drafter(
+            stage("aligned"),
+            chat,
+            lambda step: rollout_batch(rollouts, step, 4, DRAFTER_BATCH_TOKENS),
+            name="aligned",
+            parent="unaligned",
+            objective="log_streak",
+            schedule=recipe.ALIGNED_SCHEDULE,
+            seed=4,
+        )
+    return True

@@ -7,6 +7,7 @@ engine's own seconds (ledger, live grades, display) is measured and kept small: 
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, Protocol
 
 from engines.contract import Engine
 from harness import catalog
-from harness.plan import GENERATIONS_FILE, LEDGER_KEY, Job, Measured, plan_jobs, read_run
+from harness.plan import GENERATIONS_FILE, Job, Measured, plan_jobs, read_run
 from harness.study import Arm, Study
 from results.ledger import Ledger, read_rows
 from results.provenance import collect_provenance, digest_of
@@ -74,9 +75,9 @@ def engine_id(study: Study, arm: Arm) -> str:
 
 
 class Session:
-    """One run of what is missing. Opening does all the set-up; `run` is the loop; a context manager.
+    """One run of what is missing; a context manager. `todo` is what is missing, known before any engine is open.
 
-    Raises ValueError or OSError for whatever is wrong with the task, a model or the run folder.
+    Raises ValueError or OSError where the problems' ids or the run folder are not fit, or another process writes there.
     """
 
     def __init__(
@@ -89,50 +90,47 @@ class Session:
         self._engines: dict[str, Engine] = {}
         jobs = plan_jobs(study, problems)
         try:
-            self._ledger = self._stack.enter_context(Ledger(folder / GENERATIONS_FILE, LEDGER_KEY))
+            self._ledger = self._stack.enter_context(Ledger(folder / GENERATIONS_FILE))
+            self._sessions = self._stack.enter_context(Ledger(folder / SESSIONS_FILE, SESSION_KEY))
             measured = Measured(read_run(folder))
-            self.todo = [job for job in jobs if not measured.answers(job)]
-            self.done_before = len(jobs) - len(self.todo)
-            if self.todo:
-                self._sessions = self._stack.enter_context(Ledger(folder / SESSIONS_FILE, SESSION_KEY))
-                self._number = sum(row["event"] == "opened" for row in self._sessions) + 1
-                self._open_engines()
-        except BaseException:
+        except (OSError, ValueError):
             self.close()
             raise
+        self.todo = [job for job in jobs if not measured.answers(job)]
+        self.done_before = len(jobs) - len(self.todo)
+        self._number = sum(row["event"] == "opened" for row in self._sessions) + 1
 
-    def _open_engines(self) -> None:
-        """Open and warm up the engine of every arm that has work, and record what they are."""
-        arms: dict[str, list[str]] = {}
-        described: dict[str, dict[str, Any]] = {}
-        for job in self.todo:
-            arm = job.cell.arm
+    def prepare(self) -> None:
+        """Open and warm up the engine of every arm that has work, and record what they are.
+
+        Raises ValueError or OSError for whatever is wrong with a model, or if it is not the one of earlier sessions.
+        """
+        busy = {job.cell.arm.name for job in self.todo}
+        arms = [arm for arm in self.study.arms if arm.name in busy]
+        facts: dict[str, dict[str, Any]] = {}
+        for arm in arms:
             name = self._names[arm.name]
-            arms.setdefault(name, [])
-            if arm.name not in arms[name]:
-                arms[name].append(arm.name)
-            if name not in self._engines:
-                engine = self._engines[name] = self._open_engine(self.study, arm)
-                self._stack.callback(engine.close)
-                described[name] = engine.describe()
-                refuse_changed_engine(self.folder, arm, name, described[name])
-        engines = [
-            {"engine_id": name, "arms": arms[name], "describe": described[name], "warm_up": self._warm_up(name)}
-            for name in arms
-        ]
+            if name in facts:
+                facts[name]["arms"].append(arm.name)
+                continue
+            engine = self._engines[name] = self._open_engine(self.study, arm)
+            self._stack.callback(engine.close)
+            facts[name] = {"engine_id": name, "arms": [arm.name], "describe": engine.describe()}
+            refuse_changed_engine(self.folder, facts[name])
+        for name, known in facts.items():
+            own = [job.request for job in self.todo if self._names[job.cell.arm.name] == name]
+            known["warm_up"] = asdict(self._engines[name].warm_up(own[:WARM_UP_PROBLEMS]))
         self._sessions.append(
             {"session": self._number, "event": "opened", "todo": len(self.todo), "done_before": self.done_before}
-            | {"study": self.study.to_json(), "engines": engines, "provenance": collect_provenance()}
+            | {"study": self.study.to_json(), "engines": list(facts.values()), "provenance": collect_provenance()}
         )
 
-    def _warm_up(self, name: str) -> dict[str, Any]:
-        """Warm an engine up on its own first requests."""
-        own = [job.request for job in self.todo if self._names[job.cell.arm.name] == name]
-        return asdict(self._engines[name].warm_up(own[:WARM_UP_PROBLEMS]))
-
     def run(self, progress: Progress) -> SessionResult:
-        """Make the missing requests, each on disk before the next. An interrupt keeps all that is finished."""
+        """Make the missing requests. An interrupt keeps all that is finished; a kill may cost the last completion."""
+        if self.todo and not self._engines:
+            self.prepare()
         completed, failed, engine_seconds, ended = 0, 0, 0.0, "interrupted"
+        writer = Writer(self._ledger)
         begun = time.perf_counter()
         progress.start(self.todo, self.done_before)
         try:
@@ -141,12 +139,13 @@ class Session:
                 completion = complete(self._engines[self._names[job.cell.arm.name]], job)
                 engine_seconds += time.perf_counter() - started
                 generation = job.generation(completion)
-                self._ledger.append(generation.to_json())
+                writer.append(generation.to_json())
                 completed += 1
                 failed += completion.finish_reason == "error"
                 progress.note(job, generation, engine_seconds)
             ended = "finished"
         finally:
+            writer.close()
             progress.close()
             result = SessionResult(
                 completed=completed,
@@ -169,20 +168,50 @@ class Session:
         self.close()
 
 
+class Writer:
+    """Appends to a ledger beside the next request: a disk's 4 ms a row would be 2 % of a short answer's time.
+
+    At most one row is on its way; what the disk refuses is raised by the next call.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._thread = ThreadPoolExecutor(max_workers=1)
+        self._pending: Future[bool] | None = None
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Put a row on its way, once the one before it is on disk."""
+        self._wait()
+        self._pending = self._thread.submit(self._ledger.append, row)
+
+    def close(self) -> None:
+        """Return when everything is on disk."""
+        try:
+            self._wait()
+        finally:
+            self._thread.shutdown()
+
+    def _wait(self) -> None:
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
+
+
 def complete(engine: Engine, job: Job) -> Completion:
     """The one completion of a job's request; the stream is drawn to its end, so that nothing stays behind in it."""
     (completion,) = engine.stream([job.request])
     return completion
 
 
-def refuse_changed_engine(folder: Path, arm: Arm, name: str, described: Mapping[str, Any]) -> None:
+def refuse_changed_engine(folder: Path, facts: Mapping[str, Any]) -> None:
     """Raise ValueError if an earlier session had other weights or another chat template under this engine's name."""
+    described = facts["describe"]
     for row in read_rows(folder / SESSIONS_FILE):
         for engine in row.get("engines", []):
             earlier = engine["describe"]
             for key in IDENTITY_KEYS:
-                if engine["engine_id"] == name and earlier.get(key) != described.get(key):
+                if engine["engine_id"] == facts["engine_id"] and earlier.get(key) != described.get(key):
                     raise ValueError(
-                        f"{folder}: arm {arm.name!r} was measured with {key} {earlier.get(key)!r}, now it is "
+                        f"{folder}: arm {facts['arms'][0]!r} was measured with {key} {earlier.get(key)!r}, now it is "
                         f"{described.get(key)!r}; answers of both must not mix: move the folder away, or use --out"
                     )

@@ -11,14 +11,12 @@ from pathlib import Path
 
 from engines.contract import Request, Sampling
 from harness.study import Cell, Study
-from results.ledger import GENERATION_KEY, read_rows
+from results.ledger import read_generations
 from results.provenance import digest_of
 from results.records import Completion, Generation
 from tasks.contract import Problem
 
 GENERATIONS_FILE = "generations.jsonl"
-# A prompt that was edited and a deadline that was raised ask for a new answer: both are part of a row's key on disk.
-LEDGER_KEY = (*GENERATION_KEY, "prompt_id", "budget_seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,13 +90,8 @@ def make_job(study: Study, cell: Cell, problem: Problem, sample: int, prompt_id:
 def read_run(folder: Path) -> Iterator[Generation]:
     """Every generation of a run folder; none where nothing ran yet. Raises ValueError for a row that cannot be read."""
     path = folder / GENERATIONS_FILE
-    if not path.exists():
-        return
-    for row in read_rows(path, LEDGER_KEY):
-        try:
-            yield Generation.from_json(row)
-        except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(f"{path}: not a generation: {error}") from None
+    if path.exists():
+        yield from read_generations(path)
 
 
 class Measured:

@@ -140,6 +140,9 @@ class Study:
         """The study as read, with the identities of its cells; plain values."""
         row = asdict(self)
         row["folder"] = self.folder.name
+        source = self.task_options.get("source")
+        if isinstance(source, str) and Path(source).is_absolute():
+            row["task_options"]["source"] = Path(source).name  # where it lies on this machine is nobody's business
         row["arm_ids"] = {cell.label: cell.arm_id for cell in self.cells}
         return row
 
@@ -152,11 +155,12 @@ def study_path(study: Path) -> Path:
     return path
 
 
-def read_study(study: Path) -> Study:
+def read_study(study: Path, source: Path | None = None) -> Study:
     """Read and check a study.
 
     Args:
         study: folder with a study.toml, or the file itself
+        source: data file in place of the one that the study's [task] names
 
     Raises:
         ValueError, OSError: one line that names the file, the key and the value.
@@ -172,6 +176,8 @@ def read_study(study: Path) -> Study:
     engine = table(top, "engine", ("name", "max_context", *FORMAT_KEYS))
     model = table(top, "model", ("path",))
     task = dict(table(top, "task", None).values)
+    if source is not None:
+        task["source"] = str(source.resolve())
     arms = read_arms(top, engine, sampling)
     read = Study(
         name=name,

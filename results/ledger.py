@@ -21,8 +21,10 @@ from results.records import Generation, Record
 Scalar: TypeAlias = str | int | float | bool | None
 Key: TypeAlias = tuple[Scalar, ...]
 
-GENERATION_KEY = ("arm_id", "problem_id", "sample")
-RECORD_KEY = (*GENERATION_KEY, "budget_seconds", "clock", "policy")
+ANSWER_KEY = ("arm_id", "problem_id", "sample")
+# A prompt that was edited and a deadline that was raised ask for a new answer: both are part of a generation's key.
+GENERATION_KEY = (*ANSWER_KEY, "prompt_id", "budget_seconds")
+RECORD_KEY = (*ANSWER_KEY, "budget_seconds", "clock", "policy")
 
 
 class Ledger:

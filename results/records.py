@@ -96,12 +96,12 @@ class Generation:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; rounds as one list per field, which is five times shorter than one object per round."""
-        row = asdict(self)
-        rounds = row["completion"].pop("rounds")
-        row["completion"]["rounds"] = {name: [r[name] for r in rounds] for name in ROUND_FIELDS}
+        columns = {name: [getattr(each, name) for each in self.completion.rounds] for name in ROUND_FIELDS}
         for name in ("seconds", "draft_seconds", "verify_seconds"):
-            row["completion"]["rounds"][name] = [round(value, 7) for value in row["completion"]["rounds"][name]]
-        return row
+            columns[name] = [round(value, 7) for value in columns[name]]
+        completion = {field.name: getattr(self.completion, field.name) for field in fields(Completion)}
+        row = {field.name: getattr(self, field.name) for field in fields(self)}
+        return row | {"completion": completion | {"rounds": columns, "token_ids": list(self.completion.token_ids)}}
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Self:

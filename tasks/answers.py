@@ -20,7 +20,7 @@ CHAT_END = re.compile(r"<\|[a-z_]+\|>.*", re.DOTALL)
 PHRASE = re.compile(r"(?i)\banswer\b(?:[^.:\n]{0,40}?\bis\b:?|[\s*]*[:=]|\s*(?=\$|\\\())[\s*]*")
 LONGEST = 2000  # characters of an answer given in a phrase
 SENTENCE = re.compile(rf".{{1,{LONGEST}}}?(?=\.?$|\.\s|\n)")
-MATHS = re.compile(r"\$(?P<dollars>[^$]+)\$|\\\((?P<round>.+?)\\\)|\\\[(?P<square>.+?)\\\]")
+MATHS = re.compile(r"\$([^$]+)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]")
 NUMBER_IN_PROSE = re.compile(r"\$?[-+]?\d[\d,]*(?:\.\d+)?(?:/\d+)?%?(?=\s+[a-z]{2,})")
 
 ANSWER_MARK = (
@@ -73,7 +73,13 @@ def final_answer(response: str) -> str | None:
         boxed = last_boxed(text)
         return boxed if boxed is not None else last_phrase(text)
 
-    return first_found(response, find) or None
+    return without_marks(first_found(response, find) or "") or None
+
+
+def without_marks(answer: str) -> str:
+    r"""An answer without the $...$, \(...\) or \[...\] around all of it."""
+    whole = MATHS.fullmatch(answer.strip())
+    return whole[whole.lastindex or 0].strip() if whole else answer.strip()
 
 
 def last_phrase(text: str) -> str | None:
@@ -85,7 +91,7 @@ def last_phrase(text: str) -> str | None:
         return None
     rest = found.group().strip(" *")
     if maths := list(MATHS.finditer(rest)):
-        return next(group for group in maths[-1].groups() if group is not None).strip() or None
+        return without_marks(maths[-1].group()) or None
     number = NUMBER_IN_PROSE.match(rest)
     return number.group() if number else rest or None
 

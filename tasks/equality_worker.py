@@ -39,7 +39,7 @@ def die_with(parent: int) -> None:
 
 
 def limit_cpu(seconds: float) -> None:
-    """Lets the kernel end this process after `seconds` more of CPU time, should nobody be left to do it."""
+    """Lets the kernel end this process (SIGXCPU) after `seconds` more of CPU time, rounded up."""
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
     resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time() + seconds) + 1, hard))
 
@@ -77,7 +77,7 @@ def main() -> None:
     reply(channel, ready=True)
     for line in sys.stdin:
         job = json.loads(line)
-        limit_cpu(2 * job["seconds"])
+        limit_cpu(job["seconds"])
         try:
             same = compare(job["gold"], job["answer"])
         except LIBRARY_ERRORS as error:

@@ -2,13 +2,15 @@
 
 Knows no benchmark; answers.py finds the text to compare. The child (equality_worker.py) starts with the first pair
 that is not equal as text, serves all later ones, and is killed and replaced when a pair takes too long: neither
-sympy's loops nor its C code can be interrupted from inside.
+sympy's loops nor its C code can be interrupted from inside. The limit is on CPU time, so that a busy machine changes no
+verdict; a wall limit far above it is for a child that waits instead of working.
 Source of the comparison: math-verify, https://github.com/huggingface/Math-Verify.
 """
 
 import json
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import threading
@@ -22,12 +24,18 @@ from results.records import Grade
 
 WORKER = Path(__file__).with_name("equality_worker.py")
 START_SECONDS = 120.0
+WALL_SECONDS = 100.0  # on top of the CPU limit
 
 Child: TypeAlias = "subprocess.Popen[bytes]"
 
 
 class MathChecker:
-    """Compares answers with golds; owns at most one child process, which ends with it. Threads may share it."""
+    """Compares answers with golds; owns at most one child process, which ends with it. Threads may share it.
+
+    The kernel ties the child to the thread that started it: when that thread ends, the next pair starts another child.
+
+    time_limit_seconds: CPU seconds of the child for one pair, rounded up
+    """
 
     def __init__(self, *, time_limit_seconds: float = 5.0) -> None:
         if not time_limit_seconds > 0:
@@ -70,7 +78,7 @@ class MathChecker:
         with self._lock:
             reply: dict[str, Any] = {"fatal": True}
             try:
-                reply = exchange(self._running_child(), job, self.time_limit_seconds)
+                reply = exchange(self._running_child(), job, self.time_limit_seconds + WALL_SECONDS)
             finally:
                 if "fatal" in reply:
                     self._end()
@@ -106,8 +114,10 @@ def exchange(child: Child, job: str | None, seconds: float) -> dict[str, Any]:
             if not selector.select(max(0.0, deadline - time.monotonic())):
                 raise TimeoutError(f"no verdict within {seconds:g} s")
             chunk = os.read(replies.fileno(), 65536)
+            if not chunk and child.wait() == -signal.SIGXCPU:
+                raise TimeoutError("no verdict within the limit on CPU time")
             if not chunk:
-                raise OSError("the maths grader's process ended without a verdict")
+                raise OSError(f"the maths grader's process ended without a verdict (exit status {child.returncode})")
             line += chunk
     reply: dict[str, Any] = json.loads(line)
     return reply

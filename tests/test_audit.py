@@ -4,15 +4,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fake_engine import fake_engines
-from small_study import Doubling, Silent, use_fakes, write_study
 
+from fake_engine import fake_engines
 from harness.audit import Divergence, Explained, explain, identity
 from harness.demo import identity_lines
 from harness.generate import Session
 from harness.plan import read_run
 from harness.study import Study, read_study
 from results.records import Completion, FinishReason, Generation
+from small_study import Doubling, Silent, use_fakes, write_study
 
 
 def generation(arm_id: str, *tokens: int, finish: FinishReason = "stop", problem: str = "p") -> Generation:

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_engine import FakeEngine, fake_engines
-from small_study import Doubling, Silent, use_fakes, write_study
 
 from engines.contract import Engine, Request
-from harness.generate import SESSIONS_FILE, Session, SessionResult
+from fake_engine import FakeEngine, fake_engines
+from harness.generate import SESSIONS_FILE, Session, SessionResult, Writer
 from harness.grade import RECORDS_FILE, grade_run
 from harness.plan import GENERATIONS_FILE, plan_jobs, read_run
 from harness.study import Arm, Study, read_study
-from results.ledger import read_records, read_rows
+from results.ledger import Ledger, read_records, read_rows
+from small_study import Doubling, Silent, use_fakes, write_study
 
 ROOT = Path(__file__).parents[1]
 
@@ -231,6 +231,19 @@ def test_a_run_folder_has_one_writer_at_a_time(study: Study, tmp_path: Path) -> 
         Session(study, problems, tmp_path, fake_engines())
 
 
+def test_what_the_disk_refuses_is_raised_at_the_next_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> bool:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Ledger, "append", refuse)
+    with Ledger(tmp_path / "rows.jsonl") as ledger:
+        writer = Writer(ledger)
+        writer.append({})
+
+        with pytest.raises(OSError, match="no space left"):
+            writer.close()
+
+
 def test_an_interrupt_keeps_what_is_finished(study: Study, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(study, tmp_path, interrupt_at=3)
@@ -273,9 +286,9 @@ def start_child(study: Study, folder: Path) -> subprocess.Popen[bytes]:
 
 
 def wait_for_lines(folder: Path, count: int) -> None:
-    """Wait until the ledger has so many lines, at most 20 seconds."""
+    """Wait until the ledger has so many lines, at most a minute."""
     path = folder / GENERATIONS_FILE
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not path.exists() or path.read_bytes().count(b"\n") < count:
         if time.monotonic() > deadline:
             raise TimeoutError(f"{path}: fewer than {count} lines")

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from fake_engine import fake_engines
-from small_study import Doubling, Silent, use_fakes, write_study
 
 from engines.contract import Request
+from fake_engine import fake_engines
 from harness.budgets import Kept
 from harness.generate import Session
 from harness.grade import RECORDS_FILE, Graded, Grader, grade_run, headline_policy
@@ -16,6 +15,7 @@ from harness.plan import plan_jobs
 from harness.study import Study, read_study
 from results.ledger import read_records
 from results.records import Completion, Grade, Record, Round
+from small_study import Doubling, Silent, use_fakes, write_study
 from tasks.contract import Problem
 
 

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def row(sample: int, text: str = "x") -> dict[str, Any]:
-    return {"arm_id": "a1", "problem_id": "p", "sample": sample, "text": text}
+    return {"arm_id": "a1", "problem_id": "p", "sample": sample, "prompt_id": "q", "budget_seconds": 1, "text": text}
 
 
 def run_python(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -59,8 +59,8 @@ def test_keys_of_an_earlier_run_are_known(path: Path) -> None:
         ledger.append(row(0))
 
     with Ledger(path) as ledger:
-        assert ledger.keys == {("a1", "p", 0)}
-        assert ("a1", "p", 0) in ledger
+        assert ledger.keys == {("a1", "p", 0, "q", 1)}
+        assert ("a1", "p", 0, "q", 1) in ledger
         assert len(ledger) == 1
         assert not ledger.append(row(0, "again"))
 
@@ -82,7 +82,7 @@ def test_a_last_line_torn_at_any_byte_is_cut_on_open(path: Path) -> None:
     for end in range(len(whole), len(both)):
         path.write_bytes(both[:end])
         with Ledger(path) as ledger:
-            assert ledger.keys == {("a1", "p", 0)}
+            assert ledger.keys == {("a1", "p", 0, "q", 1)}
         assert path.read_bytes() == whole
 
 
@@ -134,7 +134,7 @@ def test_a_writer_killed_in_the_middle_of_a_line_loses_only_that_line(path: Path
         import os, signal, sys
         from results.ledger import Ledger
         ledger = Ledger(sys.argv[1])
-        row = {"arm_id": "a1", "problem_id": "p", "text": "x"}
+        row = {"arm_id": "a1", "problem_id": "p", "prompt_id": "q", "budget_seconds": 1, "text": "x"}
         ledger.append(row | {"sample": 0})
         write = os.write
         def half(descriptor, data):
@@ -159,9 +159,10 @@ def test_a_writer_killed_at_any_time_leaves_whole_rows_in_order(path: Path) -> N
     program = """
         import itertools, sys
         from results.ledger import Ledger
+        row = {"arm_id": "a1", "problem_id": "p", "prompt_id": "q", "budget_seconds": 1}
         with Ledger(sys.argv[1]) as ledger:
             for sample in itertools.count():
-                ledger.append({"arm_id": "a1", "problem_id": "p", "sample": sample, "text": "x" * 50_000})
+                ledger.append(row | {"sample": sample, "text": "x" * 50_000})
                 print(sample, flush=True)
     """
     command = [sys.executable, "-c", textwrap.dedent(program), str(path)]

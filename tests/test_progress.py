@@ -4,14 +4,14 @@ import io
 from pathlib import Path
 
 import pytest
-from fake_engine import fake_engines
 from rich.console import Console
-from small_study import Doubling, use_fakes, write_study
 
+from fake_engine import fake_engines
 from harness.generate import Session
 from harness.grade import Grader
 from harness.progress import Allowance, SessionProgress
 from harness.study import Study, read_study
+from small_study import Doubling, use_fakes, write_study
 
 
 @pytest.fixture

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from small_study import use_fakes, write_study
 
 from engines.contract import RULES, SHAPES
 from harness import catalog
 from harness.study import FORMAT_KEYS, SPECULATION_KEYS, Study, read_study
+from small_study import use_fakes, write_study
 
 
 @pytest.fixture(autouse=True)

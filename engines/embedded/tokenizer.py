@@ -1,17 +1,17 @@
-"""The embedded models' tokenizer: byte-level BPE in which every digit and word of the small world is one token.
+"""The embedded models' tokenizer: byte-level BPE in which every word of the small world is one token.
 
-Knows texts only. Any text can be encoded (all bytes are in the alphabet) and decoding gives it back exactly.
+Knows texts only. It splits text as Qwen2's tokenizer does (digits one by one, spaces before them apart), because
+loaders take Qwen2's splitting for every model of that type, whatever its tokenizer file says.
 """
 
 from collections.abc import Iterable
 
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast, Qwen2Tokenizer
 
 PAD, END, USER, ASSISTANT, MASK = "<|pad|>", "<|end|>", "<|user|>", "<|assistant|>", "<|mask|>"
 SPECIAL_TOKENS = (PAD, END, USER, ASSISTANT, MASK)
 VOCAB_SIZE = 512
-PIECES = r"\\boxed\{| ?\d| ?[A-Za-z]+| ?[^\sA-Za-z\d]|\s+"
 CHAT_TEMPLATE = (
     "{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] }}"
     "{% if message['role'] == 'assistant' %}{{ '<|end|>' }}{% endif %}{% endfor %}"
@@ -21,14 +21,9 @@ CHAT_TEMPLATE = (
 
 def build_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     """Train the tokenizer on sample texts of the world."""
+    qwen2 = Qwen2Tokenizer().backend_tokenizer
     pieces = Tokenizer(models.BPE())
-    pieces.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(PIECES), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    pieces.decoder = decoders.ByteLevel()
+    pieces.normalizer, pieces.pre_tokenizer, pieces.decoder = qwen2.normalizer, qwen2.pre_tokenizer, qwen2.decoder
     trainer = trainers.BpeTrainer(
         vocab_size=VOCAB_SIZE,
         special_tokens=list(SPECIAL_TOKENS),
@@ -40,6 +35,7 @@ def build_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
         tokenizer_object=pieces,
         pad_token=PAD,
         eos_token=END,
+        unk_token=END,
         mask_token=MASK,
         additional_special_tokens=[USER, ASSISTANT],
         chat_template=CHAT_TEMPLATE,

@@ -6,15 +6,18 @@ import typer
 
 from harness.commands.exits import plain_errors
 from harness.grade import Graded, grade_run, headline_policy
+from harness.keep import restore_run
 from harness.report import Report, draw_report
 from harness.study import Study, read_study
 from tasks.contract import Problem, Task
 
 
-def grade(study_path: Path, out: Path) -> None:
-    """Grade a study's run folder."""
+def grade(study_path: Path, out: Path, source: Path | None) -> None:
+    """Grade a study's run folder; one that is not there yet comes from the kept study."""
     with plain_errors():
-        study = read_study(study_path)
+        study = read_study(study_path, source)
+        if restore_run(study.folder, out / study.name):
+            typer.echo(f"{study.folder}: generations taken from the kept study")
         task = study.build_task()
         problems = task.problems()
     grade_and_report(study, task, list(problems), out / study.name)

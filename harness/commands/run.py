@@ -15,11 +15,12 @@ from harness.study import Study, read_study
 from tasks.contract import Problem, Task
 
 
-def run(study_path: Path, out: Path) -> None:
+def run(study_path: Path, out: Path, source: Path | None) -> None:
     """Run a study into its folder below `out`; what is there already is kept."""
     with plain_errors():
-        study = read_study(study_path)
+        study = read_study(study_path, source)
     where = "" if out == RUNS else f" --out {out}"
+    where += f" --source {source}" if source else ""
     run_study(study, out / study.name, again=f"streak run {study_path}{where}")
 
 
@@ -43,6 +44,9 @@ def generate(study: Study, task: Task, problems: list[Problem], folder: Path) ->
         session = Session(study, problems, folder)
     with session:
         if session.todo:
+            typer.echo(f"{len(session.todo)} requests to make; opening and warming up the engines")
+            with plain_errors():
+                session.prepare()
             progress = SessionProgress(study, Grader(task), headline_policy(study, task), console)
             typer.echo(overhead(session.run(progress)))
         else:

@@ -1,0 +1,139 @@
+"""The training side of the embedded models: shapes, schedules and seeds, and one function per stage.
+
+Knows token ids and folders; harness/embedded.py brings the texts of the small world. Every stage is resumable: its
+state lies in the work folder, and the result is a model directory beside it.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import torch
+
+from engines.alignment.drafting import DraftTraining, Objective, drafter_from_verifier, drafting_loss
+from engines.alignment.examples import Example
+from engines.alignment.rollouts import sample_rollouts
+from engines.alignment.trainer import Progress, Schedule, train
+from engines.chat import ChatTokenizer
+from engines.checkpoints import DrafterConfig, load_decoder, save_decoder
+from engines.decoder import Decoder, DecoderConfig
+from engines.embedded.pretraining import new_verifier, pretraining_loss
+from engines.embedded.tokenizer import VOCAB_SIZE, build_tokenizer
+
+Batches: TypeAlias = Callable[[int], Sequence[Example]]
+
+VERIFIER = DecoderConfig(
+    vocab_size=VOCAB_SIZE,
+    hidden_size=256,
+    intermediate_size=688,
+    num_hidden_layers=8,
+    num_attention_heads=4,
+    num_key_value_heads=4,
+    head_dim=64,
+    max_position_embeddings=1024,
+    attention_bias=True,
+)
+VERIFIER_SCHEDULE = Schedule(steps=2400, learning_rate=4e-3)
+DRAFTER_LAYERS = 2
+DRAFTER_WINDOW = 16
+DRAFTER_ANCHORS = 24
+UNALIGNED_SCHEDULE = Schedule(steps=1500, learning_rate=3e-3, weight_decay=0.0, adamw_ratio=0.5)
+ALIGNED_SCHEDULE = Schedule(steps=4000, learning_rate=2e-3, weight_decay=0.0, adamw_ratio=0.5, decay_from=0.3)
+ROLLOUT_TOKENS = 420
+ROLLOUT_BATCH = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Where a stage works, for how long, with how many threads, and who listens."""
+
+    work: Path
+    threads: int
+    seconds: float = math.inf
+    listen: Callable[[Progress], None] = lambda progress: None
+
+
+def make_tokenizer(work: Path, texts: Iterator[str]) -> ChatTokenizer:
+    """Train the tokenizer on sample texts and save it, or load it when it is there."""
+    folder = work / "tokenizer"
+    if not (folder / "tokenizer.json").exists():
+        build_tokenizer(texts).save_pretrained(folder)
+    return ChatTokenizer(folder)
+
+
+def save_with_tokenizer(chat: ChatTokenizer, decoder: Decoder, folder: Path, **extra: int) -> None:
+    """A complete model directory: weights, configuration and tokenizer."""
+    special = {"eos_token_id": chat.tokenizer.eos_token_id, "pad_token_id": chat.tokenizer.pad_token_id}
+    chat.tokenizer.save_pretrained(folder)
+    save_decoder(decoder, folder, extra={**special, **extra})
+
+
+def pretrain_verifier(stage: Stage, chat: ChatTokenizer, batch_at: Batches) -> bool:
+    """Train the verifier on worked solutions; True when it is complete and saved as work/verifier."""
+    torch.set_num_threads(stage.threads)
+    decoder = new_verifier(VERIFIER, seed=0)
+    loss_at = pretraining_loss(decoder, batch_at, chat.tokenizer.pad_token_id)
+    folder = stage.work / "verifier-training"
+    done = train(decoder, loss_at, VERIFIER_SCHEDULE, folder, stage_seconds=stage.seconds, listen=stage.listen)
+    if done:
+        save_with_tokenizer(chat, decoder, stage.work / "verifier")
+    return done
+
+
+def verifier_rollouts(
+    stage: Stage, chat: ChatTokenizer, prompts: Sequence[list[int]], *, temperature: float, seed: int
+) -> Iterator[Example]:
+    """The finished verifier's own solutions of the prompts, in order."""
+    torch.set_num_threads(stage.threads)
+    return sample_rollouts(
+        load_decoder(stage.work / "verifier", torch.bfloat16),
+        prompts,
+        temperature=temperature,
+        max_tokens=ROLLOUT_TOKENS,
+        batch=ROLLOUT_BATCH,
+        seed=seed,
+        pad_id=chat.tokenizer.pad_token_id,
+        end_id=chat.tokenizer.eos_token_id,
+    )
+
+
+def train_drafter(
+    stage: Stage,
+    chat: ChatTokenizer,
+    batch_at: Batches,
+    *,
+    name: str,
+    parent: str,
+    objective: Objective,
+    schedule: Schedule,
+    seed: int,
+) -> bool:
+    """Train drafter `name` from `parent` (the verifier's first layers, or a drafter); True when it is saved."""
+    torch.set_num_threads(stage.threads)
+    decoder = load_decoder(stage.work / parent, torch.float32)
+    if parent == "verifier":
+        decoder = drafter_from_verifier(decoder, DRAFTER_LAYERS)
+    decoder.requires_grad_(True)
+    drafter = DrafterConfig(mask_token_id=chat.tokenizer.mask_token_id, logits_shift=1)
+    plan = DraftTraining(
+        objective=objective,
+        window=DRAFTER_WINDOW,
+        anchors=DRAFTER_ANCHORS,
+        seed=seed,
+        pad_id=chat.tokenizer.pad_token_id,
+    )
+    loss_at = drafting_loss(decoder, drafter, plan, batch_at)
+    folder = stage.work / f"{name}-training"
+    done = train(decoder, loss_at, schedule, folder, stage_seconds=stage.seconds, listen=stage.listen)
+    if done:
+        save_with_tokenizer(
+            chat,
+            decoder,
+            stage.work / name,
+            mask_token_id=drafter.mask_token_id,
+            logits_shift=drafter.logits_shift,
+            draft_window=DRAFTER_WINDOW,
+        )
+    return done

@@ -1,0 +1,163 @@
+"""Finding answers in text: boxes, phrases and letters, and that no text makes it slow."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.answers import final_answer, final_letter, grade_boxed_integer, last_boxed, last_phrase
+
+SHARED = Path(__file__).parents[2] / "shared"
+
+
+@pytest.mark.parametrize(
+    ("text", "box"),
+    [
+        (r"so \boxed{\frac{1}{2}}.", r"\frac{1}{2}"),
+        (r"\boxed{1} then \boxed{2}", "2"),
+        (r"\boxed{\{1,2\}}", r"\{1,2\}"),
+        (r"\fbox{3}", "3"),
+        (r"\boxed {4}", "4"),
+        (r"$$\boxed7$$", "7"),
+        (r"\boxed{2}. (I was told to use \boxed )", "2"),
+        (r"{ a brace that never closes, \boxed{5}", "5"),
+        (r"} a brace too many, \boxed{6}", "6"),
+        (r"\boxed{}", ""),
+    ],
+)
+def test_the_last_complete_box_is_found(text: str, box: str) -> None:
+    assert last_boxed(text) == box
+
+
+@pytest.mark.parametrize("text", ["", "no box", r"\boxed{55", r"\boxed{\frac{1}{", r"\boxed", r"\boxed{a\}"])
+def test_an_unfinished_box_never_counts(text: str) -> None:
+    assert last_boxed(text) is None
+
+
+def test_a_box_that_a_cut_left_open_does_not_hide_the_one_before() -> None:
+    assert last_boxed(r"\boxed{5}, no, \boxed{1") == "5"
+
+
+@given(st.text(alphabet="{}\\boxed5 $", max_size=40), st.text(alphabet="abc{ ", max_size=5))
+def test_a_final_box_is_found_behind_any_text(before: str, after: str) -> None:
+    assert last_boxed(before + r" \boxed{42}" + after.replace("}", "")) == "42"
+
+
+@pytest.mark.parametrize(
+    ("response", "answer"),
+    [
+        ("<think>\\boxed{41}</think>\n\nThe answer is \\boxed{42}.", "42"),
+        ("<think>\\boxed{41}</think>\n\nThe answer is 42.", "42"),
+        ("<think>\\boxed{41}</think>\n\nI cannot tell.", "41"),
+        ("<think>so far \\boxed{41}", "41"),
+        ("The answer is 3\nActually, the final answer is 4", "4"),
+        ("The answer is 90 degrees.", "90"),
+        ("**Answer:** 4.", "4"),
+        (r"Final Answer: The final answer is $(-6, 10)$. I hope it is correct.", "(-6, 10)"),
+        (r"Answer \( 9 \)", "9"),
+        ("The answer is 42 because geometry proves it", "42"),
+        ("The answer is x + 1", "x + 1"),
+        (r"\boxed{$42$}", "42"),
+        (r"\boxed{\$42}", r"\$42"),
+    ],
+)
+def test_the_final_answer_is_found(response: str, answer: str) -> None:
+    assert final_answer(response) == answer
+
+
+@pytest.mark.parametrize("response", ["", "It is 42.", "The answer is", "Answer:\n", r"final answer: \boxed{}"])
+def test_no_answer_is_none(response: str) -> None:
+    assert final_answer(response) is None
+
+
+@pytest.mark.parametrize(
+    ("response", "letter"),
+    [
+        (r"\boxed{(B)}", "B"),
+        (r"\boxed{\text{B}}", "B"),
+        (r"\boxed{B. both of them}", "B"),
+        (r"\boxed{C} but the answer is \boxed{A}", "A"),
+        ("\\boxed{\\Delta E = A}\nAnswer: B", "B"),
+        ("The answer is (C)", "C"),
+        ("**Final Answer**\n\n**C**", "C"),
+        ("Correct answer: **C) 3.2 eV**", "C"),
+        ("The answer is A because it is", "A"),
+        ("If I answer ANSWER: A that is wrong.</think>ANSWER: B", "B"),
+        ("(D)", "D"),
+        ("**D) is right**", "D"),
+    ],
+)
+def test_the_chosen_letter_is_found(response: str, letter: str) -> None:
+    assert final_letter(response) == letter
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "",
+        "So the answer is (",
+        "Answer: A or B",
+        "Answer: (A), (B)",
+        r"\boxed{A, C}",
+        r"\boxed{A polygenic score}",
+        "**A)** fails and **B)** fails too",
+        "After eliminating (A) and (B), the remaining options are (C) and (D). Comparing",
+        "The answer is Carbon.",
+        "Answer: DNA",
+        "Answer: E",
+        r"\boxed{E}",
+    ],
+)
+def test_an_unclear_choice_is_no_letter(response: str) -> None:
+    assert final_letter(response) is None
+
+
+def test_letters_that_are_not_offered_are_not_taken() -> None:
+    assert final_letter("Answer: D", letters="ABC") is None
+
+
+HOSTILE = {
+    "open boxes": r"\boxed{" * 20_000,
+    "open braces": "{" * 100_000,
+    "blanks": "the answer" + " " * 100_000 + "is",
+    "stars": "**" * 50_000,
+    "marks": "answer: " * 15_000,
+    "dollars": "answer: " + "$" * 100_000,
+    "open maths": "answer: " + r"\(" * 50_000,
+    "boxed maths": r"\boxed{" + r"\(" * 50_000 + "}",
+    "digits": "the answer is " + "1" * 100_000,
+    "letters": "answer: " + "A, " * 30_000,
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_hostile_text_is_searched_quickly(text: str) -> None:
+    started = time.process_time()
+    final_answer(text)
+    final_letter(text)
+
+    assert time.process_time() - started < 2.0
+
+
+def test_a_boxed_integer_is_compared_as_a_number() -> None:
+    assert grade_boxed_integer(r"\boxed{042}", "42").verdict == "correct"
+    assert grade_boxed_integer(r"\boxed{24}", "42").verdict == "incorrect"
+    assert grade_boxed_integer(r"\boxed{4", "42").verdict == "no_answer"
+    assert grade_boxed_integer(r"\boxed{" + "9" * 5000 + "}", "42").verdict == "incorrect"
+
+
+def test_the_phrase_ends_where_its_sentence_ends() -> None:
+    assert last_phrase("The answer is 3.5. That took 10 steps.") == "3.5"
+
+
+@pytest.mark.skipif(not (SHARED / "cases").is_dir(), reason="the grading cases of ../shared are not here")
+def test_nine_of_ten_settled_letter_cases_are_right() -> None:
+    with (SHARED / "cases" / "mcq.jsonl").open(encoding="utf-8") as lines:
+        cases = [case for case in map(json.loads, lines) if not case["contested"]]
+    right = [final_letter(case["response"]) == case["letter"] for case in cases]
+
+    assert len(cases) == 92
+    assert sum(right) >= 83

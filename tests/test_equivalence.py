@@ -1,0 +1,139 @@
+"""Equality of mathematical answers, and the child process that is killed when a comparison hangs."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tasks.equivalence import MathChecker
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def checker() -> Iterator[MathChecker]:
+    checker = MathChecker(time_limit_seconds=20.0)
+    yield checker
+    checker.close()
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        (r"\frac{1}{2}", "0.5"),
+        (r"\frac{1}{2}", r"\dfrac12"),
+        ("x^2+2x+1", "(x+1)^2"),
+        (r"\sqrt{8}", r"2\sqrt{2}"),
+        ("1000", "1{,}000"),
+        ("42", "x = 42"),
+        (r"\text{Evelyn}", "Evelyn"),
+        (r"\left( 3, \frac{\pi}{2} \right)", r"(3, \pi/2)"),
+        (r"90^\circ", "90"),
+    ],
+)
+def test_equal_answers_are_correct(checker: MathChecker, gold: str, answer: str) -> None:
+    assert checker.grade(gold, answer).verdict == "correct"
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [(r"\frac{1}{2}", "0.51"), ("x+1", "x-1"), ("(1,2)", "(2,1)"), ("42", "forty"), ("42", ""), ("5", r"\frac{1}{")],
+)
+def test_other_answers_are_incorrect(checker: MathChecker, gold: str, answer: str) -> None:
+    assert checker.grade(gold, answer).verdict == "incorrect"
+
+
+def test_equal_texts_need_no_child() -> None:
+    checker = MathChecker()
+
+    assert checker.grade(r"\text{east}", r" \text{east} ").verdict == "correct"
+    assert checker._child is None
+
+
+def test_a_gold_that_is_no_maths_does_not_parse(checker: MathChecker) -> None:
+    assert checker.parses(r"\frac{3}{4}")
+    assert not checker.parses(r"\frac{")
+
+
+def test_a_comparison_that_hangs_is_killed_and_the_next_one_is_answered() -> None:
+    checker = MathChecker(time_limit_seconds=1.0)
+    try:
+        hung = checker.grade("1", "9^{9^{9^9}}")
+
+        assert hung.verdict == "grader_timeout"
+        assert hung.reason.startswith("no verdict within")
+        checker.time_limit_seconds = 20.0
+        assert checker.grade("1/2", "0.5").verdict == "correct"
+    finally:
+        checker.close()
+
+
+def test_a_child_that_dies_is_replaced(checker: MathChecker) -> None:
+    checker.grade("1", "2")
+    assert checker._child is not None
+    os.kill(checker._child.pid, signal.SIGKILL)
+    checker._child.wait()
+
+    assert checker.grade("1/2", "0.5").verdict == "correct"
+
+
+def test_python_in_an_answer_is_not_run(checker: MathChecker, tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+
+    for code in (f"open('{marker}','w').write('x')", f"__import__('os').system('touch {marker}')"):
+        assert checker.grade("1", code).verdict != "correct"
+    assert not marker.exists()
+
+
+def test_any_text_gets_a_verdict(checker: MathChecker) -> None:
+    for answer in ("\ud800", "\0", "\n", "{" * 50, "\\", "%", "\\boxed{", '"', "\u2028"):
+        assert checker.grade("1", answer).verdict in {"incorrect", "grader_error"}
+
+
+def test_the_child_ends_when_the_parent_is_killed() -> None:
+    script = """
+        import time
+        from tasks.equivalence import MathChecker
+        checker = MathChecker()
+        checker.grade("1", "2")
+        print(checker._child.pid, flush=True)
+        time.sleep(60)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    ) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        parent.kill()
+
+    assert gone_within(child, seconds=20.0)
+
+
+def gone_within(pid: int, *, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        if is_zombie(pid):  # where nobody reaps orphans
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def is_zombie(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rsplit(")", 1)[1].split()[0] == "Z"
+
+
+def test_a_time_limit_must_be_positive() -> None:
+    with pytest.raises(ValueError, match="time_limit_seconds = 0"):
+        MathChecker(time_limit_seconds=0)
