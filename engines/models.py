@@ -91,7 +91,8 @@ def converted(gguf: Path) -> Path:
     save_file(weights, scratch / "model.safetensors", metadata={"format": "pt"})
     tokenizer.save_pretrained(scratch)
     config = model.config.to_dict()
-    config.pop("quantization_config", None)
+    for key in ("quantization_config", "_name_or_path"):
+        config.pop(key, None)
     (scratch / "config.json").write_text(json.dumps(config, indent=2, default=str) + "\n")
     scratch.replace(folder)
     return folder

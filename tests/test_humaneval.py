@@ -37,11 +37,13 @@ def test_canonical_solutions_pass(index: int, humaneval: list[Problem]) -> None:
     problem = humaneval[index]
     row = read_problems()[problem.problem_id]
 
-    whole = HumanEval().grade(problem, fenced(row["prompt"] + row["canonical_solution"]))
-    completion = HumanEval().grade(problem, row["canonical_solution"])
+    grade = HumanEval().grade(problem, fenced(row["prompt"] + row["canonical_solution"]))
 
-    assert (whole.verdict, whole.reason) == ("correct", "passed")
-    assert completion.verdict == "correct"
+    assert (grade.verdict, grade.reason) == ("correct", "passed")
+
+
+def test_a_bare_body_continues_the_prompt(humaneval: list[Problem]) -> None:
+    assert HumanEval().grade(humaneval[2], "    return number % 1.0\n").verdict == "correct"
 
 
 @pytest.mark.parametrize(

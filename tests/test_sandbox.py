@@ -37,11 +37,10 @@ while True:
     pass
 """
 
-# Every test runs twice, also as on a system that does not allow namespaces.
-pytestmark = pytest.mark.parametrize("isolated", [(), None], ids=["bare", "namespaces"], indirect=True)
+# Limits must hold on a system that does not allow namespaces too.
+with_and_without_namespaces = pytest.mark.parametrize("isolated", [(), None], ids=["bare", "namespaces"], indirect=True)
 
 
-@pytest.mark.usefixtures("isolated")
 class TestVerdicts:
     def test_a_program_that_ends_has_passed(self) -> None:
         assert run_program(["x = 1", "assert x == 1"]) == Outcome(passed=True, reason="passed")
@@ -92,6 +91,7 @@ class TestVerdicts:
         assert run_program(["import sys\nprint('x' * 5_000_000)\nsys.stderr.write('e' * 2_000_000)"]).passed
 
 
+@with_and_without_namespaces
 @pytest.mark.usefixtures("isolated")
 class TestLimits:
     @pytest.mark.parametrize(
@@ -144,7 +144,6 @@ class TestLimits:
         assert not marker.exists()
 
 
-@pytest.mark.usefixtures("isolated")
 def test_a_sandbox_that_cannot_start_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "RUNNER", Path("/no/such/runner.py"))
     outcome = run_program(["pass"])
@@ -153,6 +152,7 @@ def test_a_sandbox_that_cannot_start_says_so(monkeypatch: pytest.MonkeyPatch) ->
     assert not outcome.passed
 
 
+@with_and_without_namespaces
 @pytest.mark.usefixtures("isolated")
 def test_isolation_says_in_one_line_what_is_in_force() -> None:
     line = isolation()
@@ -161,7 +161,6 @@ def test_isolation_says_in_one_line_what_is_in_force() -> None:
     assert ("no network" in line) == bool(sandbox.namespaces())
 
 
-@pytest.mark.usefixtures("isolated")
 def test_the_network_is_out_of_reach_where_namespaces_are_allowed() -> None:
     program = "import socket\nassert [name for _, name in socket.if_nameindex()] == ['lo']"
 

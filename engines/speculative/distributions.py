@@ -17,17 +17,25 @@ class PositionNoise:
     def __init__(self, seed: int, vocab_size: int) -> None:
         self.seed = seed
         self.vocab_size = vocab_size
-        self.blocks: list[Tensor] = []
+        self.blocks: dict[int, Tensor] = {}
 
     def rows(self, positions: list[int]) -> Tensor:
-        """Noise of the given positions, counted from the first generated token: [len(positions), V]."""
-        while len(self.blocks) * BLOCK <= max(positions):
-            generator = torch.Generator().manual_seed((self.seed * 1_000_003 + len(self.blocks)) % 2**63)
-            exponential = torch.empty(BLOCK, self.vocab_size).exponential_(generator=generator)
-            self.blocks.append(-exponential.log())
-        if len(self.blocks) == 1:
-            return self.blocks[0][positions]
+        """Noise of the given positions, counted from the first generated token: [len(positions), V].
+
+        Blocks before the smallest position are forgotten: decoding does not go back, and a large V makes them heavy.
+        """
+        first, last = min(positions) // BLOCK, max(positions) // BLOCK
+        known = self.blocks
+        self.blocks = {index: known[index] if index in known else self.block(index) for index in range(first, last + 1)}
+        if first == last:
+            return self.blocks[first][[position % BLOCK for position in positions]]
         return torch.stack([self.blocks[position // BLOCK][position % BLOCK] for position in positions])
+
+    def block(self, index: int) -> Tensor:
+        """Noise of BLOCK positions, a function of the seed and the block's place alone."""
+        generator = torch.Generator().manual_seed((self.seed * 1_000_003 + index) % 2**63)
+        exponential = torch.empty(BLOCK, self.vocab_size).exponential_(generator=generator)
+        return -exponential.log()
 
 
 def target_tokens(scores: Tensor, temperature: float, noise: Tensor | None) -> Tensor:

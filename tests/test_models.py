@@ -1,0 +1,131 @@
+"""Names of models to directories, tokenizers as any loader sees them, and GGUF files."""
+
+import json
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from engines.chat import ChatTokenizer
+from engines.checkpoints import load_decoder
+from engines.embedded.tokenizer import build_tokenizer
+from engines.models import resolve_model
+from tiny_models import TEXTS, write_model
+
+SAMPLES = ("Mia has 42 coins. First, she finds 17: 2+7=9.", "The answer is \\boxed{59}.", "héllo  wörld\n\n x 12 3\n")
+
+
+def test_every_loader_sees_the_tokenizer_that_was_trained(tmp_path: Path) -> None:
+    trained = build_tokenizer(TEXTS)
+    loaded = AutoTokenizer.from_pretrained(write_model(tmp_path))
+
+    for text in SAMPLES:
+        assert loaded.encode(text, add_special_tokens=False) == trained.encode(text, add_special_tokens=False)
+
+
+def test_any_text_survives_encoding_and_decoding(tmp_path: Path) -> None:
+    tokenizer = ChatTokenizer(write_model(tmp_path)).tokenizer
+
+    for text in SAMPLES:
+        assert tokenizer.decode(tokenizer.encode(text, add_special_tokens=False)) == text
+
+
+def test_text_grows_as_decoding_all_tokens_would_have_it(tmp_path: Path) -> None:
+    chat = ChatTokenizer(write_model(tmp_path))
+    growing = chat.growing_text()
+
+    for text in SAMPLES:
+        ids = chat.tokenizer.encode(text, add_special_tokens=False)
+        growing = chat.growing_text()
+        for token in ids:
+            growing.add(token)
+        assert growing.text == text
+
+
+def test_a_chat_becomes_a_prompt_that_ends_where_the_answer_begins(tmp_path: Path) -> None:
+    chat = ChatTokenizer(write_model(tmp_path))
+
+    ids = chat.prompt_ids([{"role": "user", "content": "hi"}])
+
+    assert chat.tokenizer.decode(ids) == "<|user|>hi<|assistant|>"
+
+
+def test_a_tokenizer_without_chat_template_is_refused(tmp_path: Path) -> None:
+    folder = write_model(tmp_path)
+    (folder / "chat_template.jinja").unlink()
+
+    with pytest.raises(ValueError, match="the tokenizer has no chat template"):
+        ChatTokenizer(folder)
+
+
+def test_a_bundled_model_that_is_none_is_named_with_those_there_are() -> None:
+    with pytest.raises(ValueError, match=r"model 'embedded:nope' is not bundled; bundled: "):
+        resolve_model("embedded:nope")
+
+
+def write_gguf(path: Path) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+    """A tiny Llama as a GGUF file with a byte-level tokenizer; returns the tensors in it."""
+    hidden, heads, layers, vocab = 32, 4, 2, 300
+    tokenizer = build_tokenizer(TEXTS)
+    writer = gguf.GGUFWriter(str(path), "llama")
+    writer.add_block_count(layers)
+    writer.add_context_length(64)
+    writer.add_embedding_length(hidden)
+    writer.add_feed_forward_length(48)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(heads)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_rope_freq_base(10_000.0)
+    writer.add_vocab_size(vocab)
+    writer.add_tokenizer_model("gpt2")
+    model = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
+    tokens = [token for token, _ in sorted(model["vocab"].items(), key=lambda item: item[1])][:vocab]
+    tokens += [f"<unused{i}>" for i in range(vocab - len(tokens))]
+    writer.add_token_list(tokens)
+    writer.add_token_types([gguf.TokenType.NORMAL] * vocab)
+    known = set(tokens)
+    merges = [" ".join(merge) for merge in model["merges"] if set(merge) | {"".join(merge)} <= known]
+    writer.add_token_merges(merges)
+    writer.add_eos_token_id(1)
+    writer.add_bos_token_id(0)
+    writer.add_pad_token_id(0)
+    writer.add_chat_template("{% for m in messages %}{{ m['content'] }}{% endfor %}")
+    rng = np.random.default_rng(0)
+    shapes = {"token_embd.weight": (vocab, hidden), "output_norm.weight": (hidden,)}
+    for i in range(layers):
+        for part in ("attn_q", "attn_k", "attn_v", "attn_output"):
+            shapes[f"blk.{i}.{part}.weight"] = (hidden, hidden)
+        shapes |= {f"blk.{i}.ffn_gate.weight": (48, hidden), f"blk.{i}.ffn_up.weight": (48, hidden)}
+        shapes |= {f"blk.{i}.ffn_down.weight": (hidden, 48)}
+        shapes |= {f"blk.{i}.attn_norm.weight": (hidden,), f"blk.{i}.ffn_norm.weight": (hidden,)}
+    tensors = {name: rng.normal(0, 0.2, shape).astype(np.float32) for name, shape in shapes.items()}
+    for name, tensor in tensors.items():
+        writer.add_tensor(name, tensor)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return tensors
+
+
+def test_a_gguf_file_is_converted_once_and_holds_its_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAK_CACHE", str(tmp_path / "cache"))
+    tensors = write_gguf(tmp_path / "tiny.gguf")
+
+    folder = resolve_model(str(tmp_path / "tiny.gguf"))
+    stamp = (folder / "config.json").stat().st_mtime_ns
+    again = resolve_model(str(tmp_path / "tiny.gguf"))
+
+    decoder = load_decoder(folder, torch.float32)
+    down = torch.from_numpy(tensors["blk.1.ffn_down.weight"])
+    assert again == folder
+    assert (folder / "config.json").stat().st_mtime_ns == stamp
+    assert torch.allclose(decoder.state_dict()["layers.1.down.weight"], down, atol=1e-2)
+
+
+def test_a_missing_gguf_file_is_named() -> None:
+    with pytest.raises(FileNotFoundError, match=r"model 'nowhere\.gguf': no such GGUF file"):
+        resolve_model("nowhere.gguf")
