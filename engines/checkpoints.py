@@ -175,5 +175,6 @@ def save_decoder(decoder: Decoder, folder: Path, *, extra: dict[str, Any], dtype
     folder.mkdir(parents=True, exist_ok=True)
     scratch = folder / (WEIGHTS_FILE + ".partial")
     save_file(parts, scratch, metadata={"format": "pt"})
+    scratch.chmod(0o644)  # safetensors writes for the owner alone; an installed model is for all users
     scratch.replace(folder / WEIGHTS_FILE)
     (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n")

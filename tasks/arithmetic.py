@@ -27,6 +27,7 @@ LOSSES = ("loses", "sells", "breaks", "drops")
 LARGEST = 99
 HELD_OUT_SHARE = 8
 MOST_PROBLEMS = 10_000  # well below the number of different held-out questions, even of one event
+STEADY_SHARE, STEADY_POWER = 0.1, 4
 INSTRUCTION = r"Work step by step and put the answer in \boxed{}."
 
 Wording: TypeAlias = tuple[tuple[str, float], ...]
@@ -156,11 +157,17 @@ WORK: dict[str, Callable[[int, int], str]] = {
 
 
 def worked_solution(story: Story, rng: random.Random) -> str:
-    """A solution in words, its wording drawn from the choices above."""
+    """A solution in words, its wording drawn from the choices above.
+
+    One in ten is written in a steady hand, which nearly always takes the most likely wording. Without these, texts of
+    a model at temperature 0 look like nothing that it has seen, and long ones go wrong.
+    """
     slots = {"who": PRONOUNS[story.name], "item": story.item, "answer": str(story.answer)}
+    power = STEADY_POWER if rng.random() < STEADY_SHARE else 1
 
     def pick(wording: Wording) -> str:
-        return rng.choices([text for text, _ in wording], [weight for _, weight in wording])[0].format(**slots)
+        weights = [weight**power for _, weight in wording]
+        return rng.choices([text for text, _ in wording], weights)[0].format(**slots)
 
     parts = [pick(OPENING)]
     for ordinal, event in zip(ORDINALS, story.events, strict=False):

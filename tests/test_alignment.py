@@ -67,7 +67,7 @@ def test_anchors_stay_within_the_response_and_have_a_token_after_them() -> None:
 
     for row, example in enumerate(examples):
         total = len(example.prompt_ids) + len(example.response_ids)
-        assert (anchors[row].min(), anchors[row].max()) == (len(example.prompt_ids), total - 2)
+        assert sorted(set(anchors[row].tolist())) == list(range(len(example.prompt_ids), total - 1))
 
 
 def test_rounds_start_behind_the_first_rejected_place() -> None:

@@ -1,6 +1,7 @@
 """The decoder against transformers, and its cache against a forward without one."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from engines.checkpoints import load_decoder, read_config, save_decoder
 from engines.decoder import Decoder, DecoderConfig, KVCache
 from tiny_models import TINY, sharpened
 
-SHAPE = {
+SHAPE: dict[str, Any] = {
     "vocab_size": 61,
     "hidden_size": 48,
     "intermediate_size": 40,
@@ -30,7 +31,9 @@ def published(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[PreTraine
     torch.manual_seed(3)
     model: PreTrainedModel
     if request.param == "qwen2":
-        model = Qwen2ForCausalLM(Qwen2Config(**SHAPE, tie_word_embeddings=True, rope_theta=5e5))
+        model = Qwen2ForCausalLM(
+            Qwen2Config(**SHAPE, tie_word_embeddings=True, rope_parameters={"rope_type": "default", "rope_theta": 5e5})
+        )
     elif request.param == "llama":
         model = LlamaForCausalLM(LlamaConfig(**SHAPE, tie_word_embeddings=True))
     else:
@@ -38,7 +41,7 @@ def published(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[PreTraine
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
     model.save_pretrained(tmp_path)
-    return model.eval(), tmp_path
+    return model.train(False), tmp_path
 
 
 @torch.inference_mode()

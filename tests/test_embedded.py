@@ -9,6 +9,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from engines.checkpoints import read_drafter_config
 from engines.contract import Request, Speculation
+from engines.embedded import recipe
 from engines.models import embedded_folder, embedded_models, resolve_model
 from engines.reference import ReferenceEngine
 from harness import embedded, model_card
@@ -87,8 +88,8 @@ def test_alignment_lengthens_the_accepted_streak() -> None:
 
 
 def test_the_recipe_makes_batches_from_the_step_alone(tmp_path: Path) -> None:
-    chat = embedded.recipe.make_tokenizer(tmp_path, embedded.sample_texts())
-    schedule = embedded.recipe.UNALIGNED_SCHEDULE
+    chat = recipe.make_tokenizer(tmp_path, embedded.sample_texts())
+    schedule = recipe.UNALIGNED_SCHEDULE
 
     one, again = (embedded.story_batch(chat, 7, schedule, 3, 900) for _ in range(2))
 

@@ -7,6 +7,7 @@ import gguf
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from transformers import AutoTokenizer
 
 from engines.chat import ChatTokenizer
@@ -66,7 +67,7 @@ def test_a_bundled_model_that_is_none_is_named_with_those_there_are() -> None:
         resolve_model("embedded:nope")
 
 
-def write_gguf(path: Path) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+def write_gguf(path: Path) -> dict[str, NDArray[np.float32]]:
     """A tiny Llama as a GGUF file with a byte-level tokenizer; returns the tensors in it."""
     hidden, heads, layers, vocab = 32, 4, 2, 300
     tokenizer = build_tokenizer(TEXTS)
