@@ -57,11 +57,15 @@ def fill_batch(draw: Callable[[], Example], tokens: int) -> list[Example]:
 
 
 def story_batch(chat: ChatTokenizer, step: int, schedule: Schedule, seed: int, tokens: int) -> list[Example]:
-    """The batch of a step: problems of nearly equal length; short ones first, all lengths after a fifth of them."""
+    """The batch of a step: problems of nearly equal length.
+
+    The first tenth of the steps knows three events, the second six; then all lengths come, the longer the more often,
+    since a long problem goes wrong by its one worst event.
+    """
     rng = random.Random(f"{seed}/{step}")
     share = step / schedule.steps
     ceiling = 3 if share < 0.1 else 6 if share < 0.2 else MAX_EVENTS
-    longest = rng.randint(1, ceiling)
+    longest = rng.choices(range(1, ceiling + 1), range(1, ceiling + 1))[0]
     return fill_batch(lambda: draw_example(chat, rng, rng.randint(max(1, longest - 1), longest)), tokens)
 
 

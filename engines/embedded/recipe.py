@@ -35,7 +35,7 @@ VERIFIER = DecoderConfig(
     max_position_embeddings=1024,
     attention_bias=True,
 )
-VERIFIER_SCHEDULE = Schedule(steps=2400, learning_rate=4e-3)
+VERIFIER_SCHEDULE = Schedule(steps=4800, learning_rate=4e-3)
 DRAFTER_LAYERS = 2
 DRAFTER_WINDOW = 16
 DRAFTER_ANCHORS = 24
