@@ -86,7 +86,7 @@ def drafter_lines(work: Path, problems: Sequence[Problem], threads: int) -> list
 
 def write_card(work: Path, threads: int) -> str:
     """Measure the models of a finished recipe, write the card beside them, and return its text."""
-    task = Arithmetic(num_problems=PROBLEMS_PER_LENGTH * 7, seed=SEED)
+    task = Arithmetic(num_problems=PROBLEMS_PER_LENGTH * 6, seed=SEED)
     problems = task.problems()
     engine = ReferenceEngine(str(work / "verifier"), number_format="bfloat16", threads=threads)
     greedy = list(engine.stream(requests(problems, 0.0)))

@@ -3,7 +3,7 @@ r"""Arithmetic: multi-step word problems with worked solutions, made from a seed
     Mia has 42 coins. First she finds 17. Second she gives away half. How many coins does she have? ...
     First, she finds 17 and we need 42+17: 2+7=9, 4+1=5, so there are 59 coins. Second, ... The answer is \boxed{29}.
 
-Values stay within 0..99 and a problem has 1 to 7 events: a solution has about 60 to 310 embedded tokens. The wording of
+Values stay within 0..99 and a problem has 1 to 6 events: a solution has about 60 to 270 embedded tokens. The wording of
 a solution is drawn at random in six places an event, so that a model of these texts has real entropy at temperature 1.
 A problem belongs to the held-out side if the CRC of its question says so; training never sees that side.
 """
@@ -197,7 +197,7 @@ class Arithmetic:
     num_problems: int = 64
     seed: int = 0
     min_events: int = 1
-    max_events: int = 7
+    max_events: int = 6
 
     def __post_init__(self) -> None:
         check_whole("num_problems", self.num_problems, least=1)

@@ -17,7 +17,7 @@ from results.provenance import digest_file
 from tasks.arithmetic import Arithmetic
 
 DRAFTERS = ("unaligned", "aligned")
-TASK = Arithmetic(num_problems=14, seed=4, max_events=7)
+TASK = Arithmetic(num_problems=12, seed=4, max_events=6)
 
 
 def test_a_verifier_and_two_drafters_are_bundled() -> None:
@@ -64,7 +64,7 @@ def test_the_verifier_solves_held_out_problems_of_every_length() -> None:
         TASK.grade(problem, answer.text).verdict for problem, answer in zip(TASK.problems(), answers, strict=True)
     ]
 
-    assert verdicts.count("correct") >= 12
+    assert verdicts.count("correct") >= 10
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

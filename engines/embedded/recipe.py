@@ -40,7 +40,7 @@ DRAFTER_LAYERS = 2
 DRAFTER_WINDOW = 16
 DRAFTER_ANCHORS = 24
 UNALIGNED_SCHEDULE = Schedule(steps=1500, learning_rate=3e-3, weight_decay=0.0, adamw_ratio=0.5)
-ALIGNED_SCHEDULE = Schedule(steps=4000, learning_rate=2e-3, weight_decay=0.0, adamw_ratio=0.5, decay_from=0.3)
+ALIGNED_SCHEDULE = Schedule(steps=1900, learning_rate=2e-3, weight_decay=0.0, adamw_ratio=0.5, decay_from=0.3)
 ROLLOUT_TOKENS = 420
 ROLLOUT_BATCH = 64
 
