@@ -80,8 +80,10 @@ def collect_rollouts(stage: recipe.Stage, chat: ChatTokenizer) -> list[Example]:
     with Ledger(path, key=ROLLOUT_KEY) as ledger:
         for temperature in TEMPERATURES:
             have = sum(row["temperature"] == temperature for row in ledger)
-            rest = verifier_solutions(stage, chat, prompts[have:], temperature, seed=have)
-            for index, example in enumerate(rest, start=have):
+            # A batch that was interrupted is made again as it was; the ledger passes over what it has.
+            first = have if have == len(prompts) else have - have % recipe.ROLLOUT_BATCH
+            rest = verifier_solutions(stage, chat, prompts[first:], temperature, seed=first)
+            for index, example in enumerate(rest, start=first):
                 ledger.append(
                     {
                         "temperature": temperature,

@@ -78,9 +78,12 @@ def sample_rollouts(
     pad_id: int,
     end_id: int,
 ) -> Iterator[Example]:
-    """One continuation per prompt, in order; temperature 0 is greedy."""
-    generator = torch.Generator().manual_seed(seed)
+    """One continuation per prompt, in order; temperature 0 is greedy.
+
+    Every batch has a seed of its own, so a caller may go on at any multiple of `batch` by adding it to `seed`.
+    """
     for start in range(0, len(prompts), batch):
+        generator = torch.Generator().manual_seed(seed + start)
         chunk = prompts[start : start + batch]
         continuations = continue_batch(
             decoder,
