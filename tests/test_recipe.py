@@ -21,8 +21,8 @@ MODELS = ("verifier", "unaligned", "aligned")
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models of a few thousand parameters and three steps a training."""
-    shape = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "head_dim": 8}
-    monkeypatch.setattr(recipe, "VERIFIER", dataclasses.replace(recipe.VERIFIER, **shape))
+    small = dataclasses.replace(recipe.VERIFIER, hidden_size=32, intermediate_size=48, num_hidden_layers=2, head_dim=8)
+    monkeypatch.setattr(recipe, "VERIFIER", small)
     for name in ("VERIFIER_SCHEDULE", "UNALIGNED_SCHEDULE", "ALIGNED_SCHEDULE"):
         monkeypatch.setattr(recipe, name, Schedule(steps=3, learning_rate=1e-3))
     monkeypatch.setattr(recipe, "DRAFTER_LAYERS", 1)
@@ -55,7 +55,7 @@ def test_the_result_is_a_verifier_and_drafters_that_fit_it(tmp_path: Path) -> No
     build(tmp_path, 1e9)
 
     shapes = {load_decoder(tmp_path / name, torch.float32).config.vocab_size for name in MODELS}
-    assert shapes == {recipe.VOCAB_SIZE}
+    assert shapes == {recipe.VERIFIER.vocab_size}
     assert read_drafter_config(tmp_path / "aligned").logits_shift == 1
 
 
