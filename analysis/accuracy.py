@@ -107,7 +107,7 @@ def _figure(table: pd.DataFrame, order: Sequence[str], title: str) -> Figure:
         for axes in (upper, lower):
             style.seconds_axis(axes, sorted(rows["budget_seconds"].unique()))
             axes.tick_params(labelbottom=axes is lower, labelleft=upper is panels[0][0])
-        style.percent_axis(upper, *_limits(table))
+        style.percent_axis(upper, *percent_limits(table))
         style.percent_axis(lower, -0.06, 1.06)
         lower.set_yticks([0, 1])
         lower.set_xlabel("Seconds (logarithmic)")
@@ -132,11 +132,13 @@ def _line(upper: Axes, lower: Axes, line: pd.DataFrame, position: int) -> None:
     lower.plot(seconds, line["share_cut"].to_numpy(), **look, linewidth=1.2, markersize=3.5)
 
 
-def _limits(table: pd.DataFrame) -> tuple[float, float]:
-    """Whole tens of percent around all bands, from zero where that is near, and room for the markers on the edges."""
+def percent_limits(table: pd.DataFrame) -> tuple[float, float]:
+    """Whole tens of percent around all bands, at least one, from zero where that is near; room for edge markers."""
     low, high = np.floor(table["low"].min() * 10) / 10, np.ceil(table["high"].max() * 10) / 10
     low = 0.0 if low <= 0.3 else low
-    return float(low) - 0.02, float(high) + 0.02
+    high = max(high, low + 0.1)
+    margin = 0.02 * min(1.0, 2 * (high - low))
+    return float(low - margin), float(high + margin)
 
 
 def caption(table: pd.DataFrame) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.accuracy import accuracy_table, draw_accuracy
+from analysis.accuracy import accuracy_table, draw_accuracy, percent_limits
 from analysis.frames import generations_frame, records_frame, select
 from analysis.headline import as_markdown, as_text, cells, headline, write_headline
 from analysis.layout import spread
@@ -321,3 +321,10 @@ def test_names_with_room_stay_at_the_ends_of_their_lines() -> None:
 
 def test_crowded_budgets_lose_labels_not_ticks() -> None:
     assert sparse_labels([2, 5, 10, 20, 25, 60]) == ["2", "5", "10", "20", "", "60"]
+
+
+def test_an_axis_where_nothing_was_solved_still_runs_from_zero_to_ten_percent() -> None:
+    low, high = percent_limits(pd.DataFrame({"low": [0.0, 0.0], "high": [0.0, 0.0]}))
+
+    assert -0.01 < low < 0
+    assert 0.1 < high < 0.11
