@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from jinja2 import TemplateError
 from tokenizers.decoders import DecodeStream
 from transformers import AutoTokenizer
 
@@ -24,6 +25,10 @@ class ChatTokenizer:
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder)
         if not self.tokenizer.chat_template:
             raise ValueError(f"{folder}: the tokenizer has no chat template; add chat_template to its configuration")
+        try:
+            self.prompt_ids([{"role": "user", "content": "?"}])
+        except TemplateError as error:
+            raise ValueError(f"{folder}: the chat template cannot be rendered: {error}") from None
         self.stop_ids = stop_ids(folder, self.tokenizer)
 
     @property

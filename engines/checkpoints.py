@@ -12,12 +12,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from engines.decoder import Decoder, DecoderConfig
+from results.provenance import digest_file, digest_of
 
 SUPPORTED = ("qwen2", "llama")
+SIZES = (
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "max_position_embeddings",
+)
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
@@ -40,15 +50,10 @@ def read_config(folder: Path) -> tuple[DecoderConfig, dict[str, Any]]:
     path = folder / CONFIG_FILE
     if not path.is_file():
         raise FileNotFoundError(f"{folder}: not a model directory (no {CONFIG_FILE})")
-    raw: dict[str, Any] = json.loads(path.read_text())
-    kind = raw.get("model_type")
-    if kind not in SUPPORTED:
-        raise ValueError(f"{path}: model_type {kind!r} is not supported; supported: {', '.join(SUPPORTED)}")
+    raw = read_json(path)
+    refuse_unsupported(raw, path)
     rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
-    rope_type = rope.get("rope_type", rope.get("type", "default"))
-    if rope_type != "default":
-        raise ValueError(f"{path}: rope type {rope_type!r} is not supported; supported: default")
-    heads = raw["num_attention_heads"]
+    kind, heads = raw["model_type"], raw["num_attention_heads"]
     config = DecoderConfig(
         vocab_size=raw["vocab_size"],
         hidden_size=raw["hidden_size"],
@@ -66,19 +71,54 @@ def read_config(folder: Path) -> tuple[DecoderConfig, dict[str, Any]]:
     return config, raw
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file. Raises ValueError naming the file."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: not a JSON file: {error}") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: holds a {type(value).__name__}, not an object")
+    return value
+
+
+def refuse_unsupported(raw: dict[str, Any], path: Path) -> None:
+    """Raise ValueError for whatever the decoder does not compute: better no answer than that of another model."""
+    rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+    found = {
+        "model_type": (raw.get("model_type"), SUPPORTED),
+        "rope type": (rope.get("rope_type", rope.get("type", "default")), ("default",)),
+        "hidden_act": (raw.get("hidden_act", "silu"), ("silu",)),
+        "use_sliding_window": (raw.get("use_sliding_window", False), (False,)),
+        "mlp_bias": (raw.get("mlp_bias", False), (False,)),
+    }
+    for name, (value, supported) in found.items():
+        if value not in supported:
+            allowed = ", ".join(map(str, supported))
+            raise ValueError(f"{path}: {name} {value!r} is not supported; supported: {allowed}")
+    for name in SIZES:
+        value = raw.get(name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{path}: {name} = {value!r} is not allowed; it must be a whole number from 1 on")
+
+
 def read_drafter_config(folder: Path) -> DrafterConfig:
     """Mask token and shift of a drafter's directory.
 
     Raises:
         ValueError: the directory is a model, but not a drafter's.
     """
-    _, raw = read_config(folder)
-    if "mask_token_id" not in raw:
+    config, raw = read_config(folder)
+    mask = raw.get("mask_token_id")
+    if mask is None:
         raise ValueError(f"{folder / CONFIG_FILE}: no mask_token_id; a diffusion drafter needs one")
+    if not isinstance(mask, int) or isinstance(mask, bool) or not 0 <= mask < config.vocab_size:
+        allowed = f"a whole number from 0 to {config.vocab_size - 1}"
+        raise ValueError(f"{folder / CONFIG_FILE}: mask_token_id {mask!r} is not allowed; allowed: {allowed}")
     shift = raw.get("logits_shift", 0)
     if shift not in (0, 1):
         raise ValueError(f"{folder / CONFIG_FILE}: logits_shift {shift!r} is not allowed; allowed: 0, 1")
-    return DrafterConfig(mask_token_id=raw["mask_token_id"], logits_shift=shift)
+    return DrafterConfig(mask_token_id=mask, logits_shift=shift)
 
 
 def layer_names(index: int, *, bias: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -106,16 +146,29 @@ def weight_names(config: DecoderConfig) -> Iterator[tuple[str, tuple[str, ...]]]
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
     """All tensors of a model directory, from one safetensors file or an index of several."""
-    if (folder / INDEX_FILE).is_file():
-        files = sorted(set(json.loads((folder / INDEX_FILE).read_text())["weight_map"].values()))
-    elif (folder / WEIGHTS_FILE).is_file():
-        files = [WEIGHTS_FILE]
-    else:
-        raise FileNotFoundError(f"{folder}: no {WEIGHTS_FILE} and no {INDEX_FILE}")
     weights: dict[str, Tensor] = {}
-    for name in files:
-        weights.update(load_file(folder / name))
+    for path in weight_files(folder):
+        try:
+            weights.update(load_file(path))
+        except SafetensorError as error:
+            raise ValueError(f"{path}: not a whole safetensors file: {error}") from None
     return weights
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of a model directory. Raises FileNotFoundError where there are none."""
+    if (folder / INDEX_FILE).is_file():
+        return [folder / name for name in sorted(set(read_json(folder / INDEX_FILE)["weight_map"].values()))]
+    if (folder / WEIGHTS_FILE).is_file():
+        return [folder / WEIGHTS_FILE]
+    raise FileNotFoundError(f"{folder}: no {WEIGHTS_FILE} and no {INDEX_FILE}")
+
+
+def model_digest(folder: Path) -> str:
+    """Changes with anything in a model directory that could change its answers: weights, configuration, tokenizer."""
+    names = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+    files = [*weight_files(folder), *(folder / name for name in names if (folder / name).is_file())]
+    return digest_of({path.name: digest_file(path) for path in files})
 
 
 def load_decoder(folder: Path, dtype: torch.dtype) -> Decoder:
@@ -132,14 +185,27 @@ def load_decoder(folder: Path, dtype: torch.dtype) -> Decoder:
         if missing:
             raise ValueError(f"{folder}: weight {missing[0]!r} is missing")
         state[ours] = torch.cat([weights[part] for part in parts]) if len(parts) > 1 else weights[parts[0]]
+    refuse_unused(weights, config, folder)
     if config.tie_word_embeddings:
         state["lm_head.weight"] = state["embed.weight"]
     decoder = Decoder(config)
+    for name, parameter in decoder.state_dict().items():
+        if state[name].shape != parameter.shape:
+            shapes = f"{tuple(state[name].shape)}, {CONFIG_FILE} asks for {tuple(parameter.shape)}"
+            raise ValueError(f"{folder}: weight {name!r} has the shape {shapes}")
     decoder.load_state_dict(state)
     cos, sin = decoder.cos, decoder.sin
     decoder = decoder.to(dtype).eval().requires_grad_(False)
     decoder.cos, decoder.sin = cos, sin
     return decoder
+
+
+def refuse_unused(weights: dict[str, Tensor], config: DecoderConfig, folder: Path) -> None:
+    """Raise ValueError for a weight that the decoder would leave out. Tied heads and rotary tables are no loss."""
+    used = {part for _, parts in weight_names(config) for part in parts} | {"lm_head.weight"}
+    unused = [name for name in weights if name not in used and not name.endswith("rotary_emb.inv_freq")]
+    if unused:
+        raise ValueError(f"{folder}: weight {unused[0]!r} has no place in the model that {CONFIG_FILE} describes")
 
 
 def save_decoder(decoder: Decoder, folder: Path, *, extra: dict[str, Any], dtype: torch.dtype = torch.bfloat16) -> None:

@@ -16,6 +16,9 @@ NumberFormat = Literal["float32", "bfloat16"]
 SHAPES: tuple[Shape, ...] = get_args(Shape)
 RULES: tuple[Rule, ...] = get_args(Rule)
 NUMBER_FORMATS: tuple[NumberFormat, ...] = get_args(NumberFormat)
+SMALLEST_TEMPERATURE = 1e-3
+"""Below it scores over temperature leave the range of float32; 0 is argmax and always allowed."""
+LARGEST_WINDOW = 256
 
 
 def require(condition: bool, name: str, value: object, allowed: str) -> None:
@@ -37,7 +40,8 @@ class Sampling:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        require(0 <= self.temperature < math.inf, "temperature", self.temperature, "a number >= 0")
+        settled = self.temperature == 0 or SMALLEST_TEMPERATURE <= self.temperature < math.inf
+        require(settled, "temperature", self.temperature, f"0, or a finite number >= {SMALLEST_TEMPERATURE}")
         require(self.max_tokens >= 1, "max_tokens", self.max_tokens, "a whole number >= 1")
         require(all(self.stop), "stop", self.stop, "non-empty strings")
 
@@ -75,10 +79,12 @@ class Speculation:
 
     def __post_init__(self) -> None:
         require(bool(self.drafter), "drafter", self.drafter, "a model name or directory")
-        require(self.window >= 1, "window", self.window, "a whole number >= 1")
+        require(1 <= self.window <= LARGEST_WINDOW, "window", self.window, f"a whole number from 1 to {LARGEST_WINDOW}")
         require(self.shape in SHAPES, "shape", self.shape, ", ".join(SHAPES))
         require(self.rule in RULES, "rule", self.rule, ", ".join(RULES))
-        require(0 < self.draft_temperature < math.inf, "draft_temperature", self.draft_temperature, "a number > 0")
+        drawable = SMALLEST_TEMPERATURE <= self.draft_temperature < math.inf
+        allowed = f"a finite number >= {SMALLEST_TEMPERATURE}"
+        require(drawable, "draft_temperature", self.draft_temperature, allowed)
         if self.shape == "chain":
             require(self.num_drafts == 1, "num_drafts", self.num_drafts, "1 for shape 'chain'")
         else:

@@ -73,6 +73,9 @@ def converted(gguf: Path) -> Path:
     folder = cache_folder() / gguf.stem
     if (folder / "config.json").is_file():
         return folder
+    with gguf.open("rb") as file:
+        if file.read(4) != b"GGUF":
+            raise ValueError(f"{gguf}: not a GGUF file")
     if importlib.util.find_spec("gguf") is None:
         raise FileNotFoundError(f"model {gguf.name!r}: reading GGUF needs the package gguf; run: pip install gguf")
     from safetensors.torch import save_file

@@ -8,7 +8,7 @@ import random
 import statistics
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import cycle, pairwise
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from engines.answer import Answer
 from engines.chat import ChatTokenizer
-from engines.checkpoints import WEIGHTS_FILE, load_decoder, read_config, read_drafter_config
+from engines.checkpoints import load_decoder, model_digest, read_config, read_drafter_config
 from engines.contract import NumberFormat, Request, Speculation, WarmUp
 from engines.decoder import KVCache
 from engines.drafter import DiffusionDrafter
@@ -24,7 +24,6 @@ from engines.models import resolve_model
 from engines.speculative.distributions import PositionNoise, log_law, target_tokens
 from engines.speculative.drafts import DraftTree, ancestors_mask, draft_chain, draft_iid
 from engines.speculative.verification import Verdict, select_draft, walk
-from results.provenance import digest_file
 from results.records import Completion
 
 DTYPES: dict[NumberFormat, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -46,6 +45,7 @@ class ReferenceEngine:
         max_context: int | None = None,
     ) -> None:
         self.folder = resolve_model(model)
+        read_config(self.folder)
         self.chat = ChatTokenizer(self.folder)
         self.speculation, self.threads = speculation, threads
         self.number_format, self.drafter_format = number_format, drafter_format or number_format
@@ -66,6 +66,11 @@ class ReferenceEngine:
             raise ValueError(
                 f"{folder}: the drafter's vocabulary has {shape.vocab_size} entries, "
                 f"that of the target {self.folder} has {self.target.config.vocab_size}; they must be the same"
+            )
+        if shape.max_position_embeddings < self.context:
+            raise ValueError(
+                f"{folder}: the drafter's context of {shape.max_position_embeddings} tokens is shorter than the "
+                f"target's {self.context}; set max_context in [engine] to the smaller one"
             )
         decoder = load_decoder(folder, DTYPES[self.drafter_format])
         return DiffusionDrafter(decoder, config, speculation.window, self.context)
@@ -164,13 +169,14 @@ class ReferenceEngine:
 
     def warm_up(self, requests: Iterable[Request]) -> WarmUp:
         """Decode until the median time of 20 rounds moves by less than 3 %, at most 200 rounds."""
-        pool = list(requests)
+        turns = cycle(requests)
         seconds: list[float] = []
         medians: list[float] = []
-        while len(seconds) < WARM_UP_ROUNDS:
-            completion = self.complete(pool[len(medians) % len(pool)])
-            if len(completion.rounds) < 2:
-                raise ValueError(f"warm-up request {completion.request_id!r} gave no rounds: {completion.error}")
+        fruitless = 0
+        while len(seconds) < WARM_UP_ROUNDS and fruitless < WARM_UP_WINDOW:
+            completion = self.complete(next(turns))
+            # A prompt without room, or an answer of one token, has no round to time; the study records it as it is.
+            fruitless = fruitless + 1 if len(completion.rounds) < 2 else 0
             marks = [r.seconds for r in completion.rounds]
             seconds += [after - before for before, after in pairwise(marks)]
             medians = [
@@ -179,7 +185,9 @@ class ReferenceEngine:
             ]
             if len(medians) >= 2 and abs(medians[-1] / medians[-2] - 1) < WARM_UP_TOLERANCE:
                 return WarmUp(rounds=len(seconds), settled=True, median_round_seconds=medians[-1])
-        return WarmUp(rounds=len(seconds), settled=False, median_round_seconds=statistics.median(seconds))
+        return WarmUp(
+            rounds=len(seconds), settled=False, median_round_seconds=statistics.median(seconds) if seconds else 0.0
+        )
 
     @torch.inference_mode()
     def token_gap(self, request: Request, prefix: Sequence[int], first: int, second: int) -> float:
@@ -196,7 +204,7 @@ class ReferenceEngine:
         """Resolved settings and digests."""
         described: dict[str, Any] = {
             "engine": "reference",
-            "model_digest": digest_file(self.folder / WEIGHTS_FILE),
+            "model_digest": model_digest(self.folder),
             "number_format": self.number_format,
             "threads": self.threads,
             "context": self.context,
@@ -204,8 +212,7 @@ class ReferenceEngine:
             "torch": torch.__version__,
         }
         if self.speculation:
-            drafter = resolve_model(self.speculation.drafter)
-            described["drafter_digest"] = digest_file(drafter / WEIGHTS_FILE)
+            described["drafter_digest"] = model_digest(resolve_model(self.speculation.drafter))
             described["drafter_format"] = self.drafter_format
         return described
 

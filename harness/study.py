@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from engines.contract import NUMBER_FORMATS, RULES, SHAPES, NumberFormat, Speculation
+from engines.contract import NUMBER_FORMATS, RULES, SHAPES, SMALLEST_TEMPERATURE, NumberFormat, Speculation
 from harness import catalog
 from harness.toml_table import Table
 from results.provenance import digest_of
@@ -22,7 +22,7 @@ DATA_SUFFIXES = (".jsonl", ".json", ".csv", ".parquet", ".gz")
 SPECULATION_KEYS = tuple(field.name for field in fields(Speculation))
 FORMAT_KEYS = ("number_format", "drafter_format", "threads")
 BUDGETS_ALLOWED = "a list of numbers of seconds > 0, each larger than the one before"
-TEMPERATURES_ALLOWED = "a list of numbers >= 0, each larger than the one before"
+TEMPERATURES_ALLOWED = f"a list of 0 or numbers >= {SMALLEST_TEMPERATURE}, each larger than the one before"
 # A request's deadline counts from admission, the clock `decode` only from the first token; the prefill lies between.
 PREFILL_ALLOWANCE_SECONDS = 1.0
 
@@ -235,6 +235,9 @@ def read_arm(arm: Table, name: str, engine: Table, sampling: Table) -> Arm:
     """One [arm.NAME]."""
     formats = {key: arm if key in arm else engine for key in FORMAT_KEYS}
     temperatures = arm if "temperatures" in arm else sampling
+    rising = temperatures.rising_numbers("temperatures", TEMPERATURES_ALLOWED, zero=True)
+    if any(0 < temperature < SMALLEST_TEMPERATURE for temperature in rising):
+        raise temperatures.refuse("temperatures", TEMPERATURES_ALLOWED)
     drafter_format = formats["drafter_format"]
     has_drafter_format = "drafter_format" in drafter_format
     return Arm(
@@ -243,7 +246,7 @@ def read_arm(arm: Table, name: str, engine: Table, sampling: Table) -> Arm:
         number_format=formats["number_format"].choice("number_format", NUMBER_FORMATS, "float32"),
         drafter_format=drafter_format.choice("drafter_format", NUMBER_FORMATS) if has_drafter_format else None,
         threads=formats["threads"].whole("threads", 1, 1),
-        temperatures=temperatures.rising_numbers("temperatures", TEMPERATURES_ALLOWED, zero=True),
+        temperatures=rising,
     )
 
 

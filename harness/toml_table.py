@@ -4,7 +4,7 @@ Knows types and ranges of values; what a key means is the reader's matter.
 """
 
 import itertools
-import math
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -97,4 +97,5 @@ def is_whole(value: object) -> bool:
 
 def is_number(value: object) -> bool:
     """Whether a TOML value is a finite number (a boolean is not)."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    # Compared, not converted: a whole number of 400 digits has no float. A NaN compares as false.
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max

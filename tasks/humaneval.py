@@ -44,8 +44,8 @@ class HumanEval:
         check_text("source", self.source)
         check_whole("limit", self.limit, least=1, optional=True)
         check_whole("seed", self.seed, least=0, optional=True)
-        if isinstance(self.time_limit_seconds, bool) or not 0 < self.time_limit_seconds <= 600:
-            given = self.time_limit_seconds
+        given: object = self.time_limit_seconds
+        if not isinstance(given, int | float) or isinstance(given, bool) or not 0 < given <= 600:
             raise ValueError(f"time_limit_seconds = {given!r} is not allowed; it must be above 0 and at most 600")
 
     def problems(self) -> Sequence[Problem]:

@@ -17,6 +17,7 @@ from harness.cli import app
 from harness.demo import DEMO_STUDY
 from harness.study import read_study
 from small_study import use_fakes, write_study
+from tiny_models import write_model
 
 ROOT = Path(__file__).parents[1]
 
@@ -91,8 +92,7 @@ def test_a_model_directory_without_a_tokenizer_is_one_line(
     entry = catalog.Entry("engines.reference", "ReferenceEngine", "the real one")
     monkeypatch.setitem(catalog.ENGINES, "reference", entry)
     write_study(doubling, ('path = "fake"', 'path = "bare-model"'))
-    (doubling / "bare-model").mkdir()
-    (doubling / "bare-model" / "config.json").write_text("{}")
+    write_model(doubling / "bare-model", tokenizer=False)
 
     assert_one_line(streak("run", doubling), "bare-model", "tokenizer")
 

@@ -1,11 +1,13 @@
 """The reference engine on tiny random models: lossless, exact in its caches, and clear about what it cannot do."""
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from engines.answer import Answer
 from engines.chat import ChatTokenizer
@@ -190,3 +192,86 @@ def test_a_drafter_of_another_vocabulary_is_refused(models: Path, tmp_path: Path
 def test_an_unknown_model_is_named_with_what_a_model_can_be() -> None:
     with pytest.raises(FileNotFoundError, match="model 'nowhere': no such directory; a model is embedded:NAME"):
         ReferenceEngine("nowhere")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("hidden_act", "gelu", "hidden_act 'gelu' is not supported; supported: silu"),
+        ("use_sliding_window", True, "use_sliding_window True is not supported"),
+        ("num_hidden_layers", 1, r"weight 'model\.layers\.1\.\S+' has no place in the model"),
+        ("hidden_size", "32", "hidden_size = '32' is not allowed; it must be a whole number from 1 on"),
+        ("intermediate_size", 40, r"weight 'layers\.0\.gate_up\.weight' has the shape \(96, 32\)"),
+        ("vocab_size", 600, r"weight 'embed\.weight' has the shape \(512, 32\), config.json asks for \(600, 32\)"),
+    ],
+)
+def test_a_configuration_that_does_not_fit_is_refused(tmp_path: Path, key: str, value: object, message: str) -> None:
+    change_config(write_model(tmp_path), key, value)
+
+    with pytest.raises(ValueError, match=message):
+        ReferenceEngine(str(tmp_path))
+
+
+@pytest.mark.parametrize("mask", [-1, 512, "4", 4.5])
+def test_a_mask_token_outside_the_vocabulary_is_refused(models: Path, tmp_path: Path, mask: object) -> None:
+    change_config(write_drafter(tmp_path), "mask_token_id", mask)
+
+    with pytest.raises(ValueError, match=r"mask_token_id .* is not allowed; allowed: a whole number from 0 to 511"):
+        ReferenceEngine(str(models / "verifier"), speculation=Speculation(drafter=str(tmp_path)))
+
+
+def test_a_drafter_of_a_shorter_context_is_refused(models: Path, tmp_path: Path) -> None:
+    change_config(write_drafter(tmp_path), "max_position_embeddings", 64)
+
+    with pytest.raises(ValueError, match="the drafter's context of 64 tokens is shorter than the target's 96"):
+        ReferenceEngine(str(models / "verifier"), speculation=Speculation(drafter=str(tmp_path)))
+
+
+def test_a_cut_off_weights_file_is_named(tmp_path: Path) -> None:
+    path = write_model(tmp_path) / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:1000])
+
+    with pytest.raises(ValueError, match=r"model\.safetensors: not a whole safetensors file"):
+        ReferenceEngine(str(tmp_path))
+
+
+def test_a_chat_template_that_cannot_be_rendered_is_named(tmp_path: Path) -> None:
+    (write_model(tmp_path) / "chat_template.jinja").write_text("{% for %}")
+
+    with pytest.raises(ValueError, match="the chat template cannot be rendered"):
+        ReferenceEngine(str(tmp_path))
+
+
+def test_anything_that_could_change_an_answer_changes_the_digest_of_a_model(tmp_path: Path) -> None:
+    before = ReferenceEngine(str(write_model(tmp_path))).describe()["model_digest"]
+    change_config(tmp_path, "rope_theta", 500.0)
+
+    assert ReferenceEngine(str(tmp_path)).describe()["model_digest"] != before
+
+
+def test_a_model_in_several_weight_files_is_the_same_model(models: Path, tmp_path: Path) -> None:
+    folder = write_model(tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    halves = {"one.safetensors": sorted(weights)[::2], "two.safetensors": sorted(weights)[1::2]}
+    for name, keys in halves.items():
+        save_file({key: weights[key] for key in keys}, folder / name)
+    index = {"weight_map": {key: name for name, keys in halves.items() for key in keys}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    (folder / "model.safetensors").unlink()
+
+    sharded, whole = (ReferenceEngine(str(path)) for path in (folder, models / "verifier"))
+
+    assert sharded.describe()["model_digest"] != whole.describe()["model_digest"]
+    assert sharded.complete(request(QUESTIONS[0])).token_ids == whole.complete(request(QUESTIONS[0])).token_ids
+
+
+def test_a_warm_up_passes_over_requests_without_rounds(models: Path) -> None:
+    engine = ReferenceEngine(str(models / "verifier"))
+
+    assert engine.warm_up([request("coins " * 200), request(QUESTIONS[0])]).rounds >= 40
+    assert engine.warm_up([request(QUESTIONS[0], tokens=1)]).rounds == 0
+
+
+def change_config(folder: Path, key: str, value: object) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
