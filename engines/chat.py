@@ -13,6 +13,8 @@ from jinja2 import TemplateError
 from tokenizers.decoders import DecodeStream
 from transformers import AutoTokenizer
 
+from engines.checkpoints import read_json
+
 TOKENIZER_FILE = "tokenizer.json"
 
 
@@ -22,6 +24,8 @@ class ChatTokenizer:
     def __init__(self, folder: Path) -> None:
         if not (folder / TOKENIZER_FILE).is_file():
             raise FileNotFoundError(f"{folder}: model directory without a tokenizer (no {TOKENIZER_FILE})")
+        if "model" not in read_json(folder / TOKENIZER_FILE):
+            raise ValueError(f"{folder / TOKENIZER_FILE}: no tokenizer (nothing under 'model')")
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder)
         if not self.tokenizer.chat_template:
             raise ValueError(f"{folder}: the tokenizer has no chat template; add chat_template to its configuration")

@@ -113,9 +113,12 @@ class Session:
             if name in facts:
                 facts[name]["arms"].append(arm.name)
                 continue
-            engine = self._engines[name] = self._open_engine(self.study, arm)
-            self._stack.callback(engine.close)
-            facts[name] = {"engine_id": name, "arms": [arm.name], "describe": engine.describe()}
+            try:
+                engine = self._engines[name] = self._open_engine(self.study, arm)
+                self._stack.callback(engine.close)
+                facts[name] = {"engine_id": name, "arms": [arm.name], "describe": engine.describe()}
+            except (OSError, ValueError) as error:
+                raise ValueError(f"study {self.study.name!r}, [arm.{arm.name}]: {error}") from error
             refuse_changed_engine(self.folder, facts[name])
         for name, known in facts.items():
             own = [job.request for job in self.todo if self._names[job.cell.arm.name] == name]
@@ -208,9 +211,9 @@ def refuse_changed_engine(folder: Path, facts: Mapping[str, Any]) -> None:
     described = facts["describe"]
     for row in read_rows(folder / SESSIONS_FILE):
         for engine in row.get("engines", []):
-            earlier = engine["describe"]
+            earlier = engine.get("describe", {})
             for key in IDENTITY_KEYS:
-                if engine["engine_id"] == facts["engine_id"] and earlier.get(key) != described.get(key):
+                if engine.get("engine_id") == facts["engine_id"] and earlier.get(key) != described.get(key):
                     raise ValueError(
                         f"{folder}: arm {facts['arms'][0]!r} was measured with {key} {earlier.get(key)!r}, now it is "
                         f"{described.get(key)!r}; answers of both must not mix: move the folder away, or use --out"

@@ -167,7 +167,7 @@ def read_study(study: Path, source: Path | None = None) -> Study:
     """
     path = study_path(study)
     try:
-        top = Table(path, "", tomllib.loads(path.read_text(encoding="utf-8")), TABLES)
+        top = Table(path, "", tomllib.loads(path.read_text(encoding="utf-8-sig")), TABLES)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: not a TOML file: {error}") from None
     name = path.resolve().parent.name if path.name == STUDY_FILE else path.stem

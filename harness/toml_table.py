@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 Choice = TypeVar("Choice", bound=str)
 
+LARGEST_WHOLE = 2**31 - 1
+
 
 class Table:
     """A table with the keys it may have (None: any). Every method raises ValueError for a value that is not allowed."""
@@ -52,10 +54,10 @@ class Table:
         raise self.refuse(key, ", ".join(choices))
 
     def whole(self, key: str, default: int, minimum: int) -> int:
-        """A whole number of at least `minimum`."""
+        """A whole number of at least `minimum`, and small enough for whoever gets it."""
         value = self.values.get(key, default)
-        if not is_whole(value) or value < minimum:
-            raise self.refuse(key, f"a whole number >= {minimum}")
+        if not is_whole(value) or not minimum <= value <= LARGEST_WHOLE:
+            raise self.refuse(key, f"a whole number >= {minimum}, at most {LARGEST_WHOLE}")
         return int(value)
 
     def number(self, key: str, default: float) -> float:

@@ -79,3 +79,26 @@ def test_a_data_file_may_be_named_on_the_command_line(tmp_path: Path, monkeypatc
 
     assert [problem.gold for problem in study.build_task().problems()] == ["2"]
     assert study.to_json()["task_options"] == {"source": "two.jsonl"}
+
+
+def test_a_figures_folder_that_cannot_be_made_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_fakes(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    study = write_study(tmp_path / "doubling")
+    streak("run", study)
+    shutil.rmtree("runs/doubling/figures")
+    Path("runs/doubling/figures").write_text("in the way")
+
+    result = streak("grade", study)
+
+    assert result.exit_code == 2
+    assert "runs/doubling/figures" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_study_file_may_begin_with_a_byte_order_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_fakes(monkeypatch)
+    path = write_study(tmp_path / "doubling") / "study.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+
+    assert read_study(path).title == "Doubling"

@@ -275,3 +275,11 @@ def test_a_warm_up_passes_over_requests_without_rounds(models: Path) -> None:
 def change_config(folder: Path, key: str, value: object) -> None:
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+
+
+@pytest.mark.parametrize("text", ["{}", "not json", "[1]"])
+def test_a_tokenizer_file_that_is_none_is_named(tmp_path: Path, text: str) -> None:
+    (write_model(tmp_path) / "tokenizer.json").write_text(text)
+
+    with pytest.raises(ValueError, match=r"tokenizer\.json: "):
+        ReferenceEngine(str(tmp_path))

@@ -27,7 +27,7 @@ def grade_and_report(study: Study, task: Task, problems: list[Problem], folder: 
     """Grade, draw, and print the table and where the figure is."""
     with plain_errors():
         graded = grade_run(study, task, problems, folder)
-    report = draw_report(study, graded, headline_policy(study, task), folder)
+        report = draw_report(study, graded, headline_policy(study, task), folder)
     typer.echo(f"\n{study.title}\n\n{report.headline}\n")
     typer.echo(coverage(graded))
     typer.echo(f"figure: {report.figure}")
