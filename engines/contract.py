@@ -87,6 +87,8 @@ class Speculation:
         require(drawable, "draft_temperature", self.draft_temperature, allowed)
         if self.shape == "chain":
             require(self.num_drafts == 1, "num_drafts", self.num_drafts, "1 for shape 'chain'")
+            # The chain is the argmax of every place: a temperature would change the arm's identity and nothing else.
+            require(self.draft_temperature == 1, "draft_temperature", self.draft_temperature, "1 for shape 'chain'")
         else:
             require(self.num_drafts >= 2, "num_drafts", self.num_drafts, "a whole number >= 2 for shape 'iid'")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from engines.contract import RULES, SHAPES
+from engines.contract import RULES, SHAPES, Speculation
 from harness import catalog
 from harness.study import FORMAT_KEYS, SPECULATION_KEYS, Study, read_study
 from small_study import use_fakes, write_study
@@ -200,3 +200,8 @@ def test_the_catalog_says_what_every_setting_shape_and_rule_is() -> None:
     assert set(catalog.ARM_SETTINGS) == {*SPECULATION_KEYS, *FORMAT_KEYS, "temperatures"}
     assert set(catalog.SHAPES) == set(SHAPES)
     assert set(catalog.RULES) == set(RULES)
+
+
+def test_a_draft_temperature_on_a_chain_is_refused_since_it_would_change_nothing() -> None:
+    with pytest.raises(ValueError, match=r"draft_temperature = 0\.5 is not allowed; allowed: 1 for shape 'chain'"):
+        Speculation(drafter="d", draft_temperature=0.5)
