@@ -25,7 +25,7 @@ class Answer:
         """Append tokens of a round until the answer ends; returns how many were kept."""
         for count, token in enumerate(run, start=1):
             self.tokens.append(token)
-            if token in self.chat.stop_ids or (self.stop and self.stop_string_end() is not None):
+            if token in self.chat.stop_ids or (self.stop and self.stopped_at(self.growing.add(token)) is not None):
                 self.finish = "stop"
             elif len(self.tokens) >= self.max_tokens:
                 self.finish = "length"
@@ -33,9 +33,8 @@ class Answer:
                 return count
         return len(run)
 
-    def stop_string_end(self) -> int | None:
-        """Where the first stop string begins in the text, or None. Adds the newest token to the text."""
-        text = self.growing.add(self.tokens[-1])
+    def stopped_at(self, text: str) -> int | None:
+        """Where the first stop string begins in the text, or None."""
         found = [at for at in (text.find(stop) for stop in self.stop) if at >= 0]
         return min(found) if found else None
 
@@ -47,10 +46,7 @@ class Answer:
         """The finished answer with its rounds."""
         growing = self.chat.growing_text()
         lengths = [0, *(len(growing.add(token)) for token in self.tokens)]
-        text = growing.text
-        if self.stop:
-            found = [at for at in (text.find(stop) for stop in self.stop) if at >= 0]
-            text = text[: min(found)] if found else text
+        text = growing.text[: self.stopped_at(growing.text)]
         rounds, total = [], 0
         for kept, drafted, accepted, draft, verify, seconds in self.rounds:
             total += kept

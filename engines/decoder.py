@@ -157,6 +157,11 @@ def rotary_table(config: DecoderConfig, inv_freq: Tensor | None) -> tuple[Tensor
     return torch.cat((angles.cos(), angles.cos()), -1).float(), torch.cat((-angles.sin(), angles.sin()), -1).float()
 
 
+def causal_mask(rows: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Additive mask in which every row sees itself and the rows before it: [rows, rows]."""
+    return torch.full((rows, rows), float("-inf"), dtype=dtype).triu_(1)
+
+
 def rotate(x: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
     """Rotary positions in the half-split layout: the sine table carries the sign of the swapped halves."""
     cos, sin = rotary

@@ -18,7 +18,7 @@ from engines.answer import Answer
 from engines.chat import ChatTokenizer
 from engines.checkpoints import load_decoder, model_digest, read_config, read_drafter_config
 from engines.contract import NumberFormat, Request, Speculation, WarmUp
-from engines.decoder import KVCache
+from engines.decoder import KVCache, causal_mask
 from engines.drafter import DiffusionDrafter
 from engines.models import resolve_model
 from engines.speculative.distributions import PositionNoise, log_law, target_tokens
@@ -110,7 +110,7 @@ class ReferenceEngine:
         if self.drafter:
             self.drafter.reset()
         rows = len(prompt)
-        mask = torch.full((rows, rows), float("-inf"), dtype=self.cache.store.dtype).triu_(1)
+        mask = causal_mask(rows, self.cache.store.dtype)
         hidden = self.target(torch.tensor([prompt]), torch.arange(rows), mask, self.cache)
         self.cache.commit(rows)
         return self.target.logits(hidden[0, -1:]).float()
@@ -196,8 +196,7 @@ class ReferenceEngine:
             self.exact = load_decoder(self.folder, torch.float32)
         ids = torch.tensor([self.chat.prompt_ids(request.messages) + list(prefix)])
         rows = ids.shape[1]
-        mask = torch.full((rows, rows), float("-inf")).triu_(1)
-        scores = self.exact.logits(self.exact(ids, torch.arange(rows), mask)[0, -1])
+        scores = self.exact.logits(self.exact(ids, torch.arange(rows), causal_mask(rows))[0, -1])
         return abs(float(scores[first] - scores[second]))
 
     def describe(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from engines.alignment.examples import Example
-from engines.decoder import Decoder, KVCache
+from engines.decoder import Decoder, KVCache, causal_mask
 from engines.speculative.distributions import target_tokens
 
 HIDDEN = float("-inf")
@@ -49,9 +49,8 @@ def continue_batch(
     visible = torch.zeros(batch, 1, 1, len(slots), dtype=dtype).masked_fill_(
         (slots < padding[:, None])[:, None, None], HIDDEN
     )
-    causal = torch.full((width, width), HIDDEN, dtype=dtype).triu_(1)
     # A padding row sees itself alone: a row that saw nothing would be undefined, and spoil what is cached.
-    prefill = (visible[..., :width] + causal).masked_fill_(torch.eye(width, dtype=torch.bool), 0.0)
+    prefill = (visible[..., :width] + causal_mask(width, dtype)).masked_fill_(torch.eye(width, dtype=torch.bool), 0.0)
     hidden = decoder(ids, (slots[:width] - padding[:, None]).clamp(min=0), prefill, cache)
     cache.commit(width)
     tokens = draw(decoder.logits(hidden[:, -1]).float(), temperature, generator)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from engines.alignment.examples import Example
 from engines.checkpoints import DrafterConfig
-from engines.decoder import Decoder
+from engines.decoder import Decoder, causal_mask
 
 HIDDEN = float("-inf")
 
@@ -55,7 +55,7 @@ def block_mask(anchors: Tensor, length: int, width: int) -> Tensor:
     batch, count = anchors.shape
     rows = length + count * width
     mask = torch.full((batch, 1, rows, rows), HIDDEN)
-    mask[..., :length, :length] = torch.full((length, length), HIDDEN).triu_(1)
+    mask[..., :length, :length] = causal_mask(length)
     before = torch.arange(length) < anchors[..., None]
     prefix = torch.zeros(before.shape).masked_fill_(~before, HIDDEN)
     mask[:, 0, length:, :length] = prefix.repeat_interleave(width, dim=1)

@@ -11,6 +11,7 @@ import torch
 
 from engines.alignment.examples import Example
 from engines.checkpoints import load_decoder
+from engines.decoder import causal_mask
 
 HIGH_ENTROPY = 0.5
 
@@ -35,8 +36,7 @@ def solution_entropy(folder: Path, solutions: Iterable[Example]) -> Entropy:
     for solution in solutions:
         ids = torch.tensor([solution.prompt_ids + solution.response_ids[:-1]])
         rows = ids.shape[1]
-        mask = torch.full((rows, rows), float("-inf")).triu_(1)
-        hidden = verifier(ids, torch.arange(rows), mask)[0, len(solution.prompt_ids) - 1 :]
+        hidden = verifier(ids, torch.arange(rows), causal_mask(rows))[0, len(solution.prompt_ids) - 1 :]
         log_law = torch.log_softmax(verifier.logits(hidden), dim=-1)
         entropy = -(log_law.exp() * log_law).sum(dim=-1)
         total += float(entropy.sum())

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from engines.alignment.examples import Example
 from engines.alignment.windows import pad_sequences
-from engines.decoder import Decoder, DecoderConfig
+from engines.decoder import Decoder, DecoderConfig, causal_mask
 
 IGNORED = -100
 
@@ -50,9 +50,8 @@ def pretraining_loss(
         inputs, lengths = pad_sequences(examples, pad_id)
         targets = next_token_targets(inputs, lengths, torch.tensor([len(e.prompt_ids) for e in examples]))
         rows = inputs.shape[1]
-        mask = torch.full((rows, rows), float("-inf")).triu(1)
         with torch.autocast("cpu", torch.bfloat16):
-            hidden = decoder(inputs, torch.arange(rows), mask)
+            hidden = decoder(inputs, torch.arange(rows), causal_mask(rows))
             wanted = targets != IGNORED
             logits = decoder.logits(hidden[wanted])
         return F.cross_entropy(logits.float(), targets[wanted])
