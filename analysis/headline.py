@@ -20,6 +20,7 @@ import pandas as pd
 from analysis.accuracy import accuracy_table
 from analysis.frames import arms_of, require_one_identity
 from analysis.intervals import Interval, median, rate, rate_ratio
+from results.costs import break_even_tau
 from results.records import CLOCKS, Clock, Policy
 
 PARTS = ("draft_seconds", "verify_seconds", "other_seconds")
@@ -122,7 +123,6 @@ def _speeds(arm: pd.DataFrame, base: pd.DataFrame, seed: int) -> dict[str, Any]:
     arm, base = arm.loc[shared], base.reindex(shared)
     ours, theirs = (arm["amount"], arm["seconds"]), (base["amount"], base["seconds"])
     total, base_total = arm.sum(), base.sum()
-    round_seconds = _ratio(total["seconds_decode"], total["rounds"])
     return {
         "problems_timed": len(shared),
         **_named("tokens_per_second", _estimate(rate, *ours, seed=seed)),
@@ -130,9 +130,16 @@ def _speeds(arm: pd.DataFrame, base: pd.DataFrame, seed: int) -> dict[str, Any]:
         **_named("median_speedup", _estimate(median, (ours[0] / ours[1]) / (theirs[0] / theirs[1]), seed=seed)),
         **_named("tau", _estimate(rate, arm["accepted"], arm["rounds"], seed=seed)),
         **_named("tau_with_bonus", _estimate(rate, arm["kept"], arm["rounds"], seed=seed)),
-        "break_even": _ratio(round_seconds, _ratio(base_total["seconds_decode"], base_total["kept"])),
+        "break_even": _break_even(total, base_total),
         **{part.replace("_seconds", "_ms"): _ratio(1000 * total[part], total["rounds"]) for part in PARTS},
     }
+
+
+def _break_even(total: pd.Series, base_total: pd.Series) -> float:
+    """With the bonus token, hence 1 more than the accepted tokens; NaN without a round or a baseline."""
+    round_seconds = _ratio(total["seconds_decode"], total["rounds"])
+    step_seconds = _ratio(base_total["seconds_decode"], base_total["kept"])
+    return 1 + break_even_tau(step_seconds=step_seconds, round_seconds=round_seconds)
 
 
 def _ratio(amount: float, of: float) -> float:

@@ -36,11 +36,12 @@ def canvas(
     `caption` is set as one text, broken to the width between its parts where possible. `names` of the lines get room to
     the right of the last panel if `names_beside`, else a legend below.
     """
+    names = [style.drawable(name) for name in names]
     panel = PANEL_WIDTH if columns > 1 else LONE_PANEL_WIDTH
     right = 0.35 + NAME_CHARACTER * max(map(len, names)) if names_beside else RIGHT
     width = LEFT + columns * panel + (columns - 1) * GAP + right
     inner = width - LEFT - RIGHT
-    heading = textwrap.wrap(title, int(inner / TITLE_CHARACTER))
+    heading = textwrap.wrap(style.drawable(title), int(inner / TITLE_CHARACTER))
     lines = _broken(caption, int(inner / CAPTION_CHARACTER))
     per_row = max(1, int(inner / (LEGEND_HANDLE + NAME_CHARACTER * max(map(len, names)))))
     foot = FOOT if names_beside else FOOT + LEGEND_LINE * (0.4 + -(-len(names) // per_row))
@@ -75,7 +76,7 @@ def name_ends(axes: Axes, ends: Mapping[str, float]) -> None:
     for position, (name, height) in enumerate(zip(ends, heights, strict=True)):
         colour = style.colour(position)
         axes.plot([1.03], [height], color=colour, marker=style.marker(position), linestyle="none", **place)
-        axes.text(1.055, height, name, color=colour, va="center_baseline", **place)
+        axes.text(1.055, height, style.drawable(name), color=colour, va="center_baseline", **place)
 
 
 def spread(positions: Sequence[float], gap: float) -> list[float]:

@@ -3,6 +3,7 @@
 Knows no data. Colours: Okabe and Ito (2008), safe for colour-blind readers; position 0, usually the baseline, is grey.
 """
 
+import functools
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, PercentFormatter
 
 PALETTE = ("#4D4D4D", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -20,10 +22,11 @@ FAINT = "#6B6B6B"
 GRID = "#E3E3E3"
 BAND_OPACITY = 0.14
 DPI = 200
+FONT = "DejaVu Sans"  # comes with matplotlib, so every machine draws the same
 
 # Any: some versions of matplotlib type the names one by one, others as str.
 LOOK: Any = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so every machine draws the same
+    "font.family": FONT,
     "font.size": 9.5,
     "text.color": INK,
     "text.parse_math": False,  # titles and names are other people's words; a $ in them is a dollar
@@ -63,6 +66,22 @@ LOOK: Any = {
 def look() -> AbstractContextManager[None]:
     """The settings above for the length of a `with` block; drawing and saving both belong inside."""
     return mpl.rc_context(LOOK)
+
+
+@functools.cache
+def glyphs() -> frozenset[int]:
+    """Code points that the font has, in both of the weights in use."""
+    files = (findfont(FontProperties(family=FONT, weight=weight)) for weight in ("normal", "bold"))
+    return frozenset.intersection(*(frozenset(get_font(file).get_charmap()) for file in files))
+
+
+def drawable(text: str) -> str:
+    """Other people's words on one line, as the font can draw them: a character that it lacks becomes <U+4E2D>.
+
+    Not a box: two names stay two names. Not another font: every machine draws the same.
+    """
+    one_line = " ".join(text.split())
+    return "".join(each if ord(each) in glyphs() else f"<U+{ord(each):04X}>" for each in one_line)
 
 
 def colour(position: int) -> str:

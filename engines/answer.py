@@ -18,6 +18,7 @@ class Answer:
         self.max_tokens = max_tokens
         self.tokens: list[int] = []
         self.finish: FinishReason | None = None
+        self.error: str | None = None
         self.growing = chat.growing_text()
         self.rounds: list[tuple[int, int, int, float, float, float]] = []
 
@@ -32,6 +33,10 @@ class Answer:
             if self.finish:
                 return count
         return len(run)
+
+    def fail(self, error: str) -> None:
+        """End the answer with an error; what it has so far stays."""
+        self.finish, self.error = "error", error
 
     def stopped_at(self, text: str) -> int | None:
         """Where the first stop string begins in the text, or None."""
@@ -68,4 +73,5 @@ class Answer:
             prompt_tokens=prompt_tokens,
             finish_reason=self.finish or "length",
             rounds=tuple(rounds),
+            error=self.error,
         )

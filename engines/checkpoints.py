@@ -1,25 +1,29 @@
 """Model directories: read Qwen2- and Llama-type checkpoints into our decoder, and write ours as Qwen2 ones.
 
-Knows files and names of weights; transformers reads the configuration, safetensors the weights. A drafter's directory
-has two more keys in its config.json: `mask_token_id` and `logits_shift` (0: the row of a mask predicts its own place;
-1: the row before it does, as in Dream, DiffuCoder and DiffuLLaMA).
+Knows files and names of weights; safetensors reads the weights. A drafter's directory has more keys in its config.json:
+`mask_token_id`, `logits_shift` (0: the row of a mask predicts its own place; 1: the row before it does, as in Dream,
+DiffuCoder and DiffuLLaMA), `draft_prefix` (`causal` or `full`: engines/drafters/diffusion.py) and `draft_window` (the
+window that it was trained for).
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from engines.decoder import Decoder, DecoderConfig
+from engines.cache import DecoderConfig
+from engines.contract import LARGEST_WINDOW
+from engines.decoder import Decoder
+from engines.json_object import JsonObject, is_whole, read_json
 from results.provenance import digest_file, digest_of
 
-SUPPORTED = ("qwen2", "llama")
+SUPPORTED = ("qwen2", "llama", "Dream")
 SIZES = (
     "vocab_size",
     "hidden_size",
@@ -28,6 +32,10 @@ SIZES = (
     "num_attention_heads",
     "max_position_embeddings",
 )
+LARGEST_SIZE = 2**22
+"""Of any size above; the context's has a row in the rotary table for every position."""
+DraftPrefix = Literal["causal", "full"]
+DRAFT_PREFIXES: tuple[DraftPrefix, ...] = get_args(DraftPrefix)
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
@@ -39,6 +47,8 @@ class DrafterConfig:
 
     mask_token_id: int
     logits_shift: int
+    prefix: DraftPrefix = "causal"
+    window: int = 16
 
 
 def read_config(folder: Path) -> tuple[DecoderConfig, dict[str, Any]]:
@@ -51,55 +61,48 @@ def read_config(folder: Path) -> tuple[DecoderConfig, dict[str, Any]]:
     if not path.is_file():
         raise FileNotFoundError(f"{folder}: not a model directory (no {CONFIG_FILE})")
     raw = read_json(path)
-    refuse_unsupported(raw, path)
-    rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
-    kind, heads = raw["model_type"], raw["num_attention_heads"]
+    shape = JsonObject(path, raw)
+    rope = shape.nested("rope_parameters")
+    rope = rope if rope.values else shape.nested("rope_scaling")
+    refuse_unsupported(shape, rope)
+    sizes = {name: shape.whole(name, least=1, most=LARGEST_SIZE) for name in SIZES}
     config = DecoderConfig(
-        vocab_size=raw["vocab_size"],
-        hidden_size=raw["hidden_size"],
-        intermediate_size=raw["intermediate_size"],
-        num_hidden_layers=raw["num_hidden_layers"],
-        num_attention_heads=heads,
-        num_key_value_heads=raw.get("num_key_value_heads") or heads,
-        head_dim=raw.get("head_dim") or raw["hidden_size"] // heads,
-        max_position_embeddings=raw["max_position_embeddings"],
-        rms_norm_eps=raw["rms_norm_eps"],
-        attention_bias=raw.get("attention_bias", kind == "qwen2"),
-        tie_word_embeddings=raw.get("tie_word_embeddings", False),
-        rope_theta=rope.get("rope_theta", raw.get("rope_theta", 10_000.0)),
+        **sizes,
+        num_key_value_heads=shape.whole("num_key_value_heads", least=1, default=sizes["num_attention_heads"]),
+        head_dim=shape.whole("head_dim", least=1, default=sizes["hidden_size"] // sizes["num_attention_heads"] or 1),
+        rms_norm_eps=shape.positive("rms_norm_eps", 1e-6),
+        attention_bias=shape.flag("attention_bias", raw["model_type"] != "llama"),
+        tie_word_embeddings=shape.flag("tie_word_embeddings", False),
+        rope_theta=rope.positive("rope_theta", shape.positive("rope_theta", 10_000.0)),
     )
+    refuse_uneven_heads(config, shape)
     return config, raw
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file. Raises ValueError naming the file."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: not a JSON file: {error}") from None
-    if not isinstance(value, dict):
-        raise ValueError(f"{path}: holds a {type(value).__name__}, not an object")
-    return value
-
-
-def refuse_unsupported(raw: dict[str, Any], path: Path) -> None:
+def refuse_unsupported(shape: JsonObject, rope: JsonObject) -> None:
     """Raise ValueError for whatever the decoder does not compute: better no answer than that of another model."""
-    rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
     found = {
-        "model_type": (raw.get("model_type"), SUPPORTED),
+        "model_type": (shape.get("model_type"), SUPPORTED),
         "rope type": (rope.get("rope_type", rope.get("type", "default")), ("default",)),
-        "hidden_act": (raw.get("hidden_act", "silu"), ("silu",)),
-        "use_sliding_window": (raw.get("use_sliding_window", False), (False,)),
-        "mlp_bias": (raw.get("mlp_bias", False), (False,)),
+        "hidden_act": (shape.get("hidden_act", "silu"), ("silu",)),
+        "use_sliding_window": (shape.flag("use_sliding_window", False), (False,)),
+        "mlp_bias": (shape.flag("mlp_bias", False), (False,)),
     }
     for name, (value, supported) in found.items():
         if value not in supported:
             allowed = ", ".join(map(str, supported))
-            raise ValueError(f"{path}: {name} {value!r} is not supported; supported: {allowed}")
-    for name in SIZES:
-        value = raw.get(name)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{path}: {name} = {value!r} is not allowed; it must be a whole number from 1 on")
+            raise ValueError(f"{shape.path}: {name} {value!r} is not supported; supported: {allowed}")
+
+
+def refuse_uneven_heads(config: DecoderConfig, shape: JsonObject) -> None:
+    """Raise ValueError for heads that cannot share keys and values, or whose width has no two halves to rotate."""
+    if config.num_attention_heads % config.num_key_value_heads:
+        raise shape.refuse("num_key_value_heads", f"a divisor of num_attention_heads = {config.num_attention_heads}")
+    if config.head_dim % 2:
+        raise ValueError(
+            f"{shape.path}: head_dim = {config.head_dim} is not allowed; it must be an even whole number "
+            "(without the key: hidden_size / num_attention_heads)"
+        )
 
 
 def read_drafter_config(folder: Path) -> DrafterConfig:
@@ -112,13 +115,20 @@ def read_drafter_config(folder: Path) -> DrafterConfig:
     mask = raw.get("mask_token_id")
     if mask is None:
         raise ValueError(f"{folder / CONFIG_FILE}: no mask_token_id; a diffusion drafter needs one")
-    if not isinstance(mask, int) or isinstance(mask, bool) or not 0 <= mask < config.vocab_size:
+    if not is_whole(mask) or not 0 <= mask < config.vocab_size:
         allowed = f"a whole number from 0 to {config.vocab_size - 1}"
         raise ValueError(f"{folder / CONFIG_FILE}: mask_token_id {mask!r} is not allowed; allowed: {allowed}")
-    shift = raw.get("logits_shift", 0)
-    if shift not in (0, 1):
-        raise ValueError(f"{folder / CONFIG_FILE}: logits_shift {shift!r} is not allowed; allowed: 0, 1")
-    return DrafterConfig(mask_token_id=mask, logits_shift=shift)
+    stock = raw["model_type"] == "Dream"  # Dream and DiffuCoder, which say nothing of shift and prefix
+    settings = JsonObject(folder / CONFIG_FILE, raw)
+    prefix = settings.get("draft_prefix", "full" if stock else "causal")
+    if prefix not in DRAFT_PREFIXES:
+        raise settings.refuse("draft_prefix", ", ".join(DRAFT_PREFIXES))
+    return DrafterConfig(
+        mask_token_id=mask,
+        logits_shift=settings.whole("logits_shift", least=0, most=1, default=int(stock)),
+        prefix=prefix,
+        window=settings.whole("draft_window", least=1, most=LARGEST_WINDOW, default=16),
+    )
 
 
 def layer_names(index: int, *, bias: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -156,12 +166,26 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of a model directory. Raises FileNotFoundError where there are none."""
-    if (folder / INDEX_FILE).is_file():
-        return [folder / name for name in sorted(set(read_json(folder / INDEX_FILE)["weight_map"].values()))]
-    if (folder / WEIGHTS_FILE).is_file():
-        return [folder / WEIGHTS_FILE]
-    raise FileNotFoundError(f"{folder}: no {WEIGHTS_FILE} and no {INDEX_FILE}")
+    """The safetensors files of a model directory.
+
+    Raises:
+        ValueError, FileNotFoundError: there are none, or the index names what is none.
+    """
+    index = folder / INDEX_FILE
+    if index.is_file():
+        names = JsonObject(index, read_json(index)).nested("weight_map").values.values()
+        strangers = [name for name in names if not isinstance(name, str) or Path(name).name != name]
+        if strangers or not names:
+            found = f"names {strangers[0]!r}" if strangers else "names no file"
+            raise ValueError(f"{index}: weight_map {found}; allowed: names of files in {folder}")
+        files = [folder / name for name in sorted(set(names))]
+    else:
+        files = [folder / WEIGHTS_FILE]
+    for file in files:
+        if not file.is_file():
+            where = f", which {INDEX_FILE} names" if index.is_file() else f" and no {INDEX_FILE}"
+            raise FileNotFoundError(f"{folder}: no {file.name}{where}")
+    return files
 
 
 def model_digest(folder: Path) -> str:
@@ -179,25 +203,56 @@ def load_decoder(folder: Path, dtype: torch.dtype) -> Decoder:
     """
     config, _ = read_config(folder)
     weights = read_weights(folder)
-    state: dict[str, Tensor] = {}
-    for ours, parts in weight_names(config):
-        missing = [part for part in parts if part not in weights]
-        if missing:
-            raise ValueError(f"{folder}: weight {missing[0]!r} is missing")
-        state[ours] = torch.cat([weights[part] for part in parts]) if len(parts) > 1 else weights[parts[0]]
+    state = {ours: fused(weights, parts, folder) for ours, parts in weight_names(config)}
     refuse_unused(weights, config, folder)
+    # Before the decoder takes memory: a size in config.json may be anything.
+    refuse_other_shapes(state, config, folder)
     if config.tie_word_embeddings:
         state["lm_head.weight"] = state["embed.weight"]
     decoder = Decoder(config)
-    for name, parameter in decoder.state_dict().items():
-        if state[name].shape != parameter.shape:
-            shapes = f"{tuple(state[name].shape)}, {CONFIG_FILE} asks for {tuple(parameter.shape)}"
-            raise ValueError(f"{folder}: weight {name!r} has the shape {shapes}")
     decoder.load_state_dict(state)
     cos, sin = decoder.cos, decoder.sin
     decoder = decoder.to(dtype).eval().requires_grad_(False)
     decoder.cos, decoder.sin = cos, sin
     return decoder
+
+
+def fused(weights: Mapping[str, Tensor], parts: Sequence[str], folder: Path) -> Tensor:
+    """The weights of these published names, one below the other. Raises ValueError where one is missing or odd."""
+    for part in parts:
+        if part not in weights:
+            raise ValueError(f"{folder}: weight {part!r} is missing")
+        if not weights[part].is_floating_point():
+            raise ValueError(
+                f"{folder}: weight {part!r} holds {weights[part].dtype}; supported: floating-point numbers"
+            )
+        if weights[part].shape[1:] != weights[parts[0]].shape[1:] or weights[part].dim() == 0:
+            shapes = f"{tuple(weights[part].shape)} and cannot stand below {parts[0]!r}"
+            raise ValueError(f"{folder}: weight {part!r} has the shape {shapes}")
+    return torch.cat([weights[part] for part in parts]) if len(parts) > 1 else weights[parts[0]]
+
+
+def refuse_other_shapes(state: Mapping[str, Tensor], config: DecoderConfig, folder: Path) -> None:
+    """Raise ValueError for a weight of another shape than the configuration asks for."""
+    c = config
+    heads, kv_heads = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
+    shapes = {
+        "embed.weight": (c.vocab_size, c.hidden_size),
+        "lm_head.weight": (c.vocab_size, c.hidden_size),
+        "norm.weight": (c.hidden_size,),
+        "attention_norm.weight": (c.hidden_size,),
+        "mlp_norm.weight": (c.hidden_size,),
+        "qkv.weight": (heads + 2 * kv_heads, c.hidden_size),
+        "qkv.bias": (heads + 2 * kv_heads,),
+        "out.weight": (c.hidden_size, heads),
+        "gate_up.weight": (2 * c.intermediate_size, c.hidden_size),
+        "down.weight": (c.hidden_size, c.intermediate_size),
+    }
+    for name, tensor in state.items():
+        wanted = shapes[".".join(name.split(".")[-2:])]
+        if tensor.shape != wanted:
+            found = f"{tuple(tensor.shape)}, {CONFIG_FILE} asks for {wanted}"
+            raise ValueError(f"{folder}: weight {name!r} has the shape {found}")
 
 
 def refuse_unused(weights: dict[str, Tensor], config: DecoderConfig, folder: Path) -> None:

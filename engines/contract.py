@@ -5,20 +5,38 @@ Knows no task and no study. Engines: engines/reference.py (torch, readable), eng
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol, get_args
 
 from results.records import Completion
 
-Shape = Literal["chain", "iid"]
-Rule = Literal["walk", "paper"]
+Drafting = Literal["diffusion", "autoregressive", "ngram"]
+Shape = Literal["chain", "iid", "tree"]
+Rule = Literal["walk", "paper", "leviathan", "block", "specinfer", "traversal"]
 NumberFormat = Literal["float32", "bfloat16"]
+Auto = Literal["auto"]
+DRAFTINGS: tuple[Drafting, ...] = get_args(Drafting)
 SHAPES: tuple[Shape, ...] = get_args(Shape)
 RULES: tuple[Rule, ...] = get_args(Rule)
 NUMBER_FORMATS: tuple[NumberFormat, ...] = get_args(NumberFormat)
+AUTO: Auto = "auto"
+# A rule that weighs the drafter's law keeps the target's only if every draft was drawn from that law.
+RULES_WITH_DRAFT_LAW: tuple[Rule, ...] = ("leviathan", "block", "specinfer", "traversal")
+EXACT_FOR: Mapping[Rule, tuple[Shape, ...]] = {
+    "walk": SHAPES,
+    "paper": SHAPES,
+    "leviathan": ("chain",),
+    "block": ("chain",),
+    "specinfer": ("chain", "iid"),
+    "traversal": ("chain", "iid"),
+}
 SMALLEST_TEMPERATURE = 1e-3
 """Below it scores over temperature leave the range of float32; 0 is argmax and always allowed."""
 LARGEST_WINDOW = 256
+LARGEST_NODES = 1024
+"""Drafted nodes of a round, over all drafts."""
+MOST_AUTO_NODES = 64
+"""Nodes that `auto` verifies in a round, at most."""
 
 
 def require(condition: bool, name: str, value: object, allowed: str) -> None:
@@ -27,23 +45,55 @@ def require(condition: bool, name: str, value: object, allowed: str) -> None:
         raise ValueError(f"{name} = {value!r} is not allowed; allowed: {allowed}")
 
 
+def is_temperature(value: float) -> bool:
+    """Whether a law can be taken at this temperature."""
+    return value == 0 or SMALLEST_TEMPERATURE <= value < math.inf
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How tokens are drawn from the target, and when to stop.
+    """How tokens are drawn from the target, and when to stop. The defaults leave the model's law as it is.
 
-    Temperature 0 is argmax; `seed` makes draws repeatable.
+    temperature:         0 is argmax
+    top_k, top_p, min_p: what is cut from the law, in this order, after the temperature; 0, 1 and 0 cut nothing
+    repetition_penalty:  divides positive scores (multiplies negative ones) of tokens in the prompt or the answer
+    presence_penalty, frequency_penalty: taken from the scores of tokens in the answer, once or per occurrence
+    logit_bias:          (token id, number) pairs added to scores
+    seed:                makes draws repeatable
     """
 
     temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
     max_tokens: int = 1024
     stop: tuple[str, ...] = ()
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        settled = self.temperature == 0 or SMALLEST_TEMPERATURE <= self.temperature < math.inf
-        require(settled, "temperature", self.temperature, f"0, or a finite number >= {SMALLEST_TEMPERATURE}")
+        allowed = f"0, or a finite number >= {SMALLEST_TEMPERATURE}"
+        require(is_temperature(self.temperature), "temperature", self.temperature, allowed)
+        require(self.top_k >= 0, "top_k", self.top_k, "a whole number >= 0 (0: all tokens)")
+        require(0 < self.top_p <= 1, "top_p", self.top_p, "a number above 0, at most 1")
+        require(0 <= self.min_p < 1, "min_p", self.min_p, "a number from 0 on, below 1")
+        positive = 0 < self.repetition_penalty < math.inf
+        require(positive, "repetition_penalty", self.repetition_penalty, "a finite number > 0")
+        for name in ("presence_penalty", "frequency_penalty"):
+            require(math.isfinite(getattr(self, name)), name, getattr(self, name), "a finite number")
+        for token, bias in self.logit_bias:
+            fine = token >= 0 and math.isfinite(bias)
+            require(fine, "logit_bias", (token, bias), "token ids >= 0 with finite numbers")
         require(self.max_tokens >= 1, "max_tokens", self.max_tokens, "a whole number >= 1")
         require(all(self.stop), "stop", self.stop, "non-empty strings")
+
+    @property
+    def penalizes(self) -> bool:
+        """Whether the law depends on which tokens are in prompt and answer already."""
+        return self.repetition_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,34 +113,140 @@ class Request:
 class Speculation:
     """How an arm drafts and verifies; an arm without it decodes token by token.
 
-    drafter:            model name or directory of a diffusion drafter
-    window:             tokens drafted per round (gamma)
-    shape:              `chain` (one draft: argmax), `iid` (num_drafts drafts, the argmax chain among them)
-    draft_temperature:  temperature of the sampled drafts of `iid`
-    rule:               `walk` (descend the trie of all drafts) or `paper` (self-selection, then the chosen draft)
+    drafter:            model name or directory, or several whose drafts compete in one verification; none for `ngram`
+    drafting:           `diffusion` (the window in `steps` denoising forwards), `autoregressive` (a forward per token),
+                        or `ngram` (what followed the last tokens where they stood before)
+    window:             tokens drafted per round (gamma); `auto` verifies as much of the drafter's window as pays
+    shape:              `chain` (one draft), `iid` (num_drafts drafts), `tree` (best-first, `nodes` nodes)
+    nodes:              nodes of `tree`; `auto` chooses them every round by measured step times and acceptance
+    draft_temperature:  at which drafts are drawn, 0 being argmax. None: the request's temperature for a rule that
+                        weighs the drafter's law; for the others 0 in `chain` and 1 in `iid`
+    rule:               verification rule, one that is exact for the shape (EXACT_FOR)
+    steps:              denoising forwards per window
+    cross_tokenizer:    the drafter has its own tokenizer: the text of its draft is tokenized with the target's
     """
 
-    drafter: str
-    window: int = 16
+    drafter: str | tuple[str, ...] = ()
+    drafting: Drafting = "diffusion"
+    window: int | Auto = 16
     shape: Shape = "chain"
     num_drafts: int = 1
-    draft_temperature: float = 1.0
+    nodes: int | Auto | None = None
+    draft_temperature: float | None = None
     rule: Rule = "walk"
+    steps: int = 1
+    cross_tokenizer: bool = False
 
     def __post_init__(self) -> None:
-        require(bool(self.drafter), "drafter", self.drafter, "a model name or directory")
-        require(1 <= self.window <= LARGEST_WINDOW, "window", self.window, f"a whole number from 1 to {LARGEST_WINDOW}")
         require(self.shape in SHAPES, "shape", self.shape, ", ".join(SHAPES))
         require(self.rule in RULES, "rule", self.rule, ", ".join(RULES))
-        drawable = SMALLEST_TEMPERATURE <= self.draft_temperature < math.inf
-        allowed = f"a finite number >= {SMALLEST_TEMPERATURE}"
-        require(drawable, "draft_temperature", self.draft_temperature, allowed)
-        if self.shape == "chain":
-            require(self.num_drafts == 1, "num_drafts", self.num_drafts, "1 for shape 'chain'")
-            # The chain is the argmax of every place: a temperature would change the arm's identity and nothing else.
-            require(self.draft_temperature == 1, "draft_temperature", self.draft_temperature, "1 for shape 'chain'")
+        require(self.drafting in DRAFTINGS, "drafting", self.drafting, ", ".join(DRAFTINGS))
+        self._check_drafters()
+        self._check_sizes()
+        if self.draft_temperature is not None:
+            allowed = f"0, or a finite number >= {SMALLEST_TEMPERATURE}"
+            require(is_temperature(self.draft_temperature), "draft_temperature", self.draft_temperature, allowed)
+        if self.is_auto:
+            self._check_auto()
+        require(
+            self.shape in EXACT_FOR[self.rule], "rule", self.rule, f"for shape {self.shape!r}: {self._exact_rules()}"
+        )
+        if self.rule in RULES_WITH_DRAFT_LAW:
+            self._check_draft_law()
+
+    def _check_drafters(self) -> None:
+        names = self.drafters
+        if self.drafting == "ngram":
+            require(not names, "drafter", self.drafter, "none for drafting 'ngram'")
+            require(self.shape == "chain", "shape", self.shape, "'chain' for drafting 'ngram'")
+            require(not self.cross_tokenizer, "cross_tokenizer", True, "false for drafting 'ngram'")
         else:
+            require(bool(names) and all(names), "drafter", self.drafter, "a model name or directory, or a list of them")
+            require(len(set(names)) == len(names), "drafter", self.drafter, "different models")
+        if self.drafting == "autoregressive":
+            require(self.shape == "chain", "shape", self.shape, "'chain' for drafting 'autoregressive'")
+        require(self.steps >= 1, "steps", self.steps, "a whole number >= 1")
+        diffusion = self.drafting == "diffusion"
+        require(diffusion or self.steps == 1, "steps", self.steps, f"1 for drafting {self.drafting!r}")
+
+    def _check_sizes(self) -> None:
+        fixed = isinstance(self.window, int)
+        allowed = f"a whole number from 1 to {LARGEST_WINDOW}, or 'auto'"
+        require(
+            self.window == AUTO or (fixed and 1 <= int(self.window) <= LARGEST_WINDOW), "window", self.window, allowed
+        )
+        if self.shape == "iid":
+            require(fixed, "window", self.window, "a whole number for shape 'iid'")
             require(self.num_drafts >= 2, "num_drafts", self.num_drafts, "a whole number >= 2 for shape 'iid'")
+            count = int(self.window) * self.num_drafts
+            require(count <= LARGEST_NODES, "num_drafts", self.num_drafts, f"window x num_drafts <= {LARGEST_NODES}")
+        else:
+            require(self.num_drafts == 1, "num_drafts", self.num_drafts, f"1 for shape {self.shape!r}")
+        if self.shape != "tree":
+            require(self.nodes is None, "nodes", self.nodes, "nothing, unless the shape is 'tree'")
+        elif self.nodes != AUTO:
+            require(fixed, "window", self.window, "a whole number where nodes is one")
+            sized = isinstance(self.nodes, int) and int(self.window) <= self.nodes <= LARGEST_NODES
+            require(
+                sized,
+                "nodes",
+                self.nodes,
+                f"a whole number from the window, {self.window}, to {LARGEST_NODES}, or 'auto'",
+            )
+
+    def _check_draft_law(self) -> None:
+        rule = f"for rule {self.rule!r}"
+        require(len(self.drafters) == 1, "drafter", self.drafter, f"one model {rule}")
+        require(not self.cross_tokenizer, "cross_tokenizer", True, f"false {rule}")
+        require(self.steps == 1, "steps", self.steps, f"1 {rule}")
+        require(self.window != AUTO, "window", self.window, f"a whole number {rule}")
+
+    def _check_auto(self) -> None:
+        ruled = f"{self.drafting} of {', '.join(self.drafters)}"
+        plain = self.drafting == "diffusion" and len(self.drafters) == 1 and not self.cross_tokenizer
+        require(plain, "drafter", ruled, "one diffusion drafter with the target's tokenizer for 'auto'")
+        require(not self.draft_temperature, "draft_temperature", self.draft_temperature, "0 for 'auto'")
+
+    def _exact_rules(self) -> str:
+        return ", ".join(rule for rule in RULES if self.shape in EXACT_FOR[rule])
+
+    @property
+    def drafters(self) -> tuple[str, ...]:
+        """The drafters' names, however many."""
+        return (self.drafter,) if isinstance(self.drafter, str) else self.drafter
+
+    @property
+    def weighs_draft_law(self) -> bool:
+        """Whether the rule needs the drafter's law beside its drafts."""
+        return self.rule in RULES_WITH_DRAFT_LAW
+
+    @property
+    def is_auto(self) -> bool:
+        """Whether every round chooses how much to verify."""
+        return AUTO in (self.window, self.nodes)
+
+    @property
+    def most_nodes(self) -> int:
+        """Drafted nodes that a round can come to, at most."""
+        if self.is_auto:
+            return MOST_AUTO_NODES
+        each = self.nodes if isinstance(self.nodes, int) else int(self.window) * self.num_drafts
+        return each * max(1, len(self.drafters))
+
+    def drafting_temperature(self, temperature: float) -> float:
+        """Temperature of the drafts of a request at `temperature`."""
+        if self.draft_temperature is not None:
+            return self.draft_temperature
+        if self.weighs_draft_law:
+            return temperature
+        return 1.0 if self.shape == "iid" else 0.0
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What differs from the defaults: the arm's identity, which a later setting does not change."""
+        return {
+            each.name: getattr(self, each.name) for each in fields(self) if getattr(self, each.name) != each.default
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +256,17 @@ class WarmUp:
     rounds: int
     settled: bool
     median_round_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BareForwards:
+    """Seconds of a round's forwards timed apart, nothing else in between: medians of repeated calls.
+
+    draft_seconds is 0 where drafting takes no forward.
+    """
+
+    draft_seconds: float
+    verify_seconds: float
 
 
 class Engine(Protocol):
@@ -114,7 +281,17 @@ class Engine(Protocol):
         ...
 
     def token_gap(self, request: Request, prefix: Sequence[int], first: int, second: int) -> float:
-        """Distance of two tokens' target logits after prompt and prefix, in float32: how near a tie was."""
+        """How near a tie was: distance of two tokens' scores after prompt and prefix, in float32.
+
+        At temperature 0 the target's logits; above, what a seeded draw compares: logits over temperature, plus noise.
+        """
+        ...
+
+    def bare_forwards(self, context: int, nodes: int) -> BareForwards:
+        """Time drafting, and verifying `nodes` drafted tokens (0: a plain step), after `context` tokens.
+
+        Raises ValueError, naming the limit, where they do not fit.
+        """
         ...
 
     def describe(self) -> dict[str, Any]:

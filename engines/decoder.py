@@ -5,67 +5,14 @@ positions, grouped-query attention, SwiGLU) with fused projections; tests/test_d
 transformers. Letters: B batch, T rows of this forward, S key slots, H heads, D head width, V vocabulary.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from engines.cache import DecoderConfig, KVCache
+
 LOOK_AHEAD = 512
 """Positions past the context that drafts may stand on; what is kept never does."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecoderConfig:
-    """The shape of a decoder, named as transformers' configurations name it."""
-
-    vocab_size: int
-    hidden_size: int
-    intermediate_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    num_key_value_heads: int
-    head_dim: int
-    max_position_embeddings: int
-    rms_norm_eps: float = 1e-6
-    attention_bias: bool = False
-    tie_word_embeddings: bool = True
-    rope_theta: float = 10_000.0
-
-
-class KVCache:
-    """Keys and values of committed tokens, allocated once: [layer, key or value, B, H_kv, S, D].
-
-    `length` counts the committed slots. A forward writes its rows behind them without committing; `commit` says
-    which of those rows stay. Rows that are not committed are overwritten by the next forward.
-    """
-
-    def __init__(self, config: DecoderConfig, batch: int, capacity: int, dtype: torch.dtype) -> None:
-        self.store = torch.zeros(
-            config.num_hidden_layers, 2, batch, config.num_key_value_heads, capacity, config.head_dim, dtype=dtype
-        )
-        self.length = 0
-
-    @property
-    def capacity(self) -> int:
-        """Number of key slots."""
-        return self.store.shape[4]
-
-    def commit(self, rows: int) -> None:
-        """Keep the first `rows` rows of the last forward."""
-        self.length += rows
-
-    def commit_path(self, path: list[int]) -> None:
-        """Keep the given rows of the last forward, in that order, packed behind the committed slots."""
-        kept = len(path)
-        if path != list(range(kept)):
-            slots = torch.tensor(path) + self.length
-            self.store[..., self.length : self.length + kept, :] = self.store[..., slots, :]
-        self.length += kept
-
-    def reset(self) -> None:
-        """Forget everything; the memory stays."""
-        self.length = 0
 
 
 class DecoderLayer(nn.Module):
@@ -83,7 +30,7 @@ class DecoderLayer(nn.Module):
         self.down = nn.Linear(c.intermediate_size, c.hidden_size, bias=False)
 
     def forward(
-        self, x: Tensor, rotary: tuple[Tensor, Tensor], mask: Tensor | None, store: Tensor | None, start: int
+        self, x: Tensor, rotary: tuple[Tensor, Tensor], mask: Tensor | None, cache: KVCache | None, index: int
     ) -> Tensor:
         """x: [B, T, hidden]; mask: additive, broadcast to [B, H, T, S], or None where every row sees every key."""
         c = self.config
@@ -92,10 +39,8 @@ class DecoderLayer(nn.Module):
         qkv = self.qkv(self.attention_norm(x)).view(batch, rows, heads + 2 * kv_heads, c.head_dim).transpose(1, 2)
         rotated = rotate(qkv[:, : heads + kv_heads], rotary)
         q, k, v = rotated[:, :heads], rotated[:, heads:], qkv[:, heads + kv_heads :]
-        if store is not None:
-            store[0, :, :, start : start + rows] = k
-            store[1, :, :, start : start + rows] = v
-            k, v = store[0, :, :, : start + rows], store[1, :, :, : start + rows]
+        if cache is not None:
+            k, v = cache.extend(index, k, v)
         attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=heads != kv_heads)
         x = x + self.out(attended.transpose(1, 2).reshape(batch, rows, heads * c.head_dim))
         gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, dim=-1)
@@ -129,16 +74,15 @@ class Decoder(nn.Module):
 
         Shapes:
             ids, positions: [B, T]; positions may be [T] when all rows of the batch share them
-            mask:           additive, broadcast to [B, H, T, S] with S = cache.length + T; None: all rows see all keys
+            mask:           additive, broadcast to [B, H, T, S] with S = cache.end + T; None: all rows see all keys
             returns:        [B, T, hidden]
         """
         x = self.embed(ids)
         cos, sin = self.cos[positions].to(x.dtype), self.sin[positions].to(x.dtype)
         if positions.dim() == 2:
             cos, sin = cos[:, None], sin[:, None]
-        start = 0 if cache is None else cache.length
         for index, layer in enumerate(self.layers):
-            x = layer(x, (cos, sin), mask, None if cache is None else cache.store[index], start)
+            x = layer(x, (cos, sin), mask, cache, index)
         normed: Tensor = self.norm(x)
         return normed
 

@@ -8,6 +8,10 @@ import json
 import os
 from importlib.resources import files
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from results.provenance import digest_file
 
 EMBEDDED = "embedded:"
 SMOLLM2 = "smollm2"
@@ -69,33 +73,55 @@ def smollm2_file() -> Path:
 
 
 def converted(gguf: Path) -> Path:
-    """The GGUF file as a model directory of safetensors in the cache, made at first use and kept."""
-    folder = cache_folder() / gguf.stem
-    if (folder / "config.json").is_file():
-        return folder
-    with gguf.open("rb") as file:
-        if file.read(4) != b"GGUF":
-            raise ValueError(f"{gguf}: not a GGUF file")
+    """The GGUF file as a model directory of safetensors in the cache, made at first use and kept.
+
+    Raises:
+        ValueError, OSError: the file is none, is broken, or holds no model that transformers knows; nothing is kept.
+    """
     if importlib.util.find_spec("gguf") is None:
         raise FileNotFoundError(f"model {gguf.name!r}: reading GGUF needs the package gguf; run: pip install gguf")
-    from safetensors.torch import save_file
+    # Not by name alone: two files may share one, and a file may be replaced.
+    folder = cache_folder() / f"{gguf.stem}-{digest_file(gguf)[:12]}"
+    if (folder / "config.json").is_file():
+        return folder
+    from engines.gguf_header import check_gguf
+    from engines.libraries import reading
+
+    check_gguf(gguf)
+    with reading(gguf, "transformers cannot convert it"):
+        model, tokenizer = read_gguf(gguf)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=f"{folder.name}.partial-", dir=folder.parent) as scratch:
+            write_model(model, tokenizer, Path(scratch, "model"))
+            Path(scratch, "model").replace(folder)
+    return folder
+
+
+def read_gguf(gguf: Path) -> tuple[Any, Any]:
+    """Model and tokenizer of a GGUF file. Raises ValueError for a weight that is not there, else as transformers."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name)
-    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-    scratch = folder.with_name(f"{folder.name}.partial-{os.getpid()}")
-    scratch.mkdir(parents=True)
+    opened: Any = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, output_loading_info=True)
+    model, loading = opened
+    if loading["missing_keys"]:  # transformers would make them up
+        raise ValueError(f"weight {min(loading['missing_keys'])!r} is missing")
+    return model, AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+
+
+def write_model(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Write a model of transformers as a model directory, weights in bfloat16."""
+    from safetensors.torch import save_file
+
+    folder.mkdir()
     tied = model.config.tie_word_embeddings
     weights = {
         name: weight.bfloat16().contiguous().clone()
         for name, weight in model.state_dict().items()
         if not (tied and name == "lm_head.weight")
     }
-    save_file(weights, scratch / "model.safetensors", metadata={"format": "pt"})
-    tokenizer.save_pretrained(scratch)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    tokenizer.save_pretrained(folder)
     config = model.config.to_dict()
     for key in ("quantization_config", "_name_or_path"):
         config.pop(key, None)
-    (scratch / "config.json").write_text(json.dumps(config, indent=2, default=str) + "\n")
-    scratch.replace(folder)
-    return folder
+    (folder / "config.json").write_text(json.dumps(config, indent=2, default=str) + "\n")

@@ -1,34 +1,38 @@
-"""The reference engine: speculative decoding under a wall-clock budget, in torch, one sequence at a time.
+"""The reference engine: requests in, completions out, in torch on this machine.
 
-`decode` is the algorithm: prefill; then draft, verify, accept, commit until the answer ends. Plain decoding is the same
-loop with an empty draft. Knows no task and no study; the laws and rules are in engines/speculative/.
+Opens models, admits requests into lanes, and hands them to the decode loop (engines/decoding.py). Knows no task and no
+study.
 """
 
-import random
 import statistics
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import cycle, pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import cycle, islice, pairwise
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from engines.answer import Answer
+from engines.cache import KVCache
 from engines.chat import ChatTokenizer
-from engines.checkpoints import load_decoder, model_digest, read_config, read_drafter_config
-from engines.contract import NumberFormat, Request, Speculation, WarmUp
-from engines.decoder import KVCache, causal_mask
-from engines.drafter import DiffusionDrafter
+from engines.checkpoints import load_decoder, model_digest, read_config
+from engines.contract import BareForwards, NumberFormat, Request, Speculation, WarmUp
+from engines.decoder import Decoder, causal_mask
+from engines.decoding import Decoding
+from engines.drafters.diffusion import DiffusionDrafting
+from engines.drafters.loading import Host, open_drafter
+from engines.draws import Draws
+from engines.live import Live
 from engines.models import resolve_model
-from engines.speculative.distributions import PositionNoise, log_law, target_tokens
-from engines.speculative.drafts import DraftTree, ancestors_mask, draft_chain, draft_iid
-from engines.speculative.verification import Verdict, select_draft, walk
+from engines.pace import WIDTHS, Pace
+from engines.speculative.drafts import NO_DRAFT
 from results.records import Completion
 
 DTYPES: dict[NumberFormat, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-NO_DRAFT = DraftTree([], [], [], [])
 WARM_UP_WINDOW, WARM_UP_TOLERANCE, WARM_UP_ROUNDS = 20, 0.03, 200
+UNTIMED_CALLS, TIMED_CALLS = 3, 15
+PACE_CONTEXT = 256
+"""Tokens before the windows whose step times `auto` goes by, or half the context where it is shorter."""
 
 
 class ReferenceEngine:
@@ -43,129 +47,76 @@ class ReferenceEngine:
         threads: int = 1,
         drafter_format: NumberFormat | None = None,
         max_context: int | None = None,
+        concurrency: int = 1,
     ) -> None:
         self.folder = resolve_model(model)
         read_config(self.folder)
         self.chat = ChatTokenizer(self.folder)
-        self.speculation, self.threads = speculation, threads
+        self.speculation, self.threads, self.concurrency = speculation, threads, concurrency
         self.number_format, self.drafter_format = number_format, drafter_format or number_format
-        self.target = load_decoder(self.folder, DTYPES[number_format])
-        limit = self.target.config.max_position_embeddings
+        target = load_decoder(self.folder, DTYPES[number_format])
+        limit = target.config.max_position_embeddings
         self.context = min(limit, max_context or limit)
-        self.drafter = self.load_drafter(speculation) if speculation else None
-        nodes = speculation.window * speculation.num_drafts if speculation else 0
-        self.cache = KVCache(self.target.config, 1, self.context + nodes + 1, DTYPES[number_format])
-        self.exact: Any = None
+        nodes = speculation.most_nodes if speculation else 0
+        cache = KVCache(target.config, concurrency, self.context + nodes + 1, DTYPES[number_format])
+        host = Host(
+            folder=self.folder,
+            chat=self.chat,
+            vocab_size=target.config.vocab_size,
+            context=self.context,
+            lanes=concurrency,
+            dtype=DTYPES[self.drafter_format],
+        )
+        drafter = open_drafter(speculation, host) if speculation else None
+        self.decoding = Decoding(target, cache, drafter, speculation.rule if speculation else "walk")
+        self.exact: Decoder | None = None
 
-    def load_drafter(self, speculation: Speculation) -> DiffusionDrafter:
-        """The drafter of an arm. Raises ValueError where it does not fit the target."""
-        folder = resolve_model(speculation.drafter)
-        config = read_drafter_config(folder)
-        shape, _ = read_config(folder)
-        if shape.vocab_size != self.target.config.vocab_size:
-            raise ValueError(
-                f"{folder}: the drafter's vocabulary has {shape.vocab_size} entries, "
-                f"that of the target {self.folder} has {self.target.config.vocab_size}; they must be the same"
-            )
-        if shape.max_position_embeddings < self.context:
-            raise ValueError(
-                f"{folder}: the drafter's context of {shape.max_position_embeddings} tokens is shorter than the "
-                f"target's {self.context}; set max_context in [engine] to the smaller one"
-            )
-        decoder = load_decoder(folder, DTYPES[self.drafter_format])
-        return DiffusionDrafter(decoder, config, speculation.window, self.context)
-
-    @torch.inference_mode()
-    def decode(self, prompt: list[int], answer: Answer, request: Request) -> None:
-        """Fill `answer`: prefill, then rounds of draft, verify, accept and commit."""
-        begun = time.perf_counter()
-        draws = Draws(self, request)
-        scores = self.prefill(prompt)
-        kept = answer.keep(draws.tokens(scores, [0]))
-        answer.note(kept=kept, drafted=0, accepted=0, draft=0.0, verify=0.0, seconds=time.perf_counter() - begun)
-        while answer.finish is None:
-            drafting = time.perf_counter()
-            tree = self.draft(prompt + answer.tokens, draws)
-            verifying = time.perf_counter()
-            scores = self.verify(answer.tokens[-1], tree)
-            verified = time.perf_counter()
-            accepted, bonus = self.accept(tree, scores, draws, len(answer.tokens))
-            kept = answer.keep([tree.tokens[node] for node in accepted] + [bonus])
-            self.cache.commit_path([0] + [node + 1 for node in accepted])
-            now = time.perf_counter()
-            answer.note(
-                kept=kept,
-                drafted=len(tree.tokens),
-                accepted=len(accepted),
-                draft=verifying - drafting,
-                verify=verified - verifying,
-                seconds=now - begun,
-            )
-            if answer.finish is None and now - begun >= request.budget_seconds:
-                answer.finish = "budget"
-
-    def prefill(self, prompt: list[int]) -> Tensor:
-        """Fill the cache with the prompt; scores after its last token: [1, V]."""
-        self.cache.reset()
-        if self.drafter:
-            self.drafter.reset()
-        rows = len(prompt)
-        mask = causal_mask(rows, self.cache.store.dtype)
-        hidden = self.target(torch.tensor([prompt]), torch.arange(rows), mask, self.cache)
-        self.cache.commit(rows)
-        return self.target.logits(hidden[0, -1:]).float()
-
-    def draft(self, tokens: list[int], draws: "Draws") -> DraftTree:
-        """Candidates for what follows `tokens`."""
-        if self.drafter is None or self.speculation is None:
-            return NO_DRAFT
-        marginals = self.drafter.marginals(tokens)
-        if self.speculation.shape == "chain":
-            return draft_chain(marginals)
-        return draft_iid(marginals, self.speculation.num_drafts, self.speculation.draft_temperature, draws.generator)
-
-    def verify(self, bonus: int, tree: DraftTree) -> Tensor:
-        """One target forward over the bonus token and all nodes: scores [1 + N, V]."""
-        start, dtype = self.cache.length, self.cache.store.dtype
-        mask = ancestors_mask(tree, start, dtype) if tree.tokens else None
-        positions = torch.tensor([start, *(start + depth for depth in tree.depths)])
-        hidden = self.target(torch.tensor([[bonus, *tree.tokens]]), positions, mask, self.cache)
-        return self.target.logits(hidden[0]).float()
-
-    def accept(self, tree: DraftTree, scores: Tensor, draws: "Draws", generated: int) -> Verdict:
-        """Apply the arm's rule to the target's draws at every node."""
-        drawn = draws.tokens(scores, [generated, *(generated + depth for depth in tree.depths)])
-        allowed = None
-        if self.speculation and self.speculation.rule == "paper" and len(tree.leaves) > 1:
-            allowed = set(select_draft(tree, log_law(scores, draws.temperature)))
-        return walk(tree, drawn, allowed)
-
-    def complete(self, request: Request) -> Completion:
-        """Serve one request. What is wrong with the request itself becomes its error."""
+    def stream(self, requests: Iterable[Request]) -> Iterator[Completion]:
+        """Completions as they end; up to `concurrency` requests are served side by side, each in a lane of its own."""
         if torch.get_num_threads() != self.threads:
             torch.set_num_threads(self.threads)
+        drafter = self.decoding.drafter
+        if self.speculation and self.speculation.is_auto and isinstance(drafter, DiffusionDrafting):
+            drafter.pace = drafter.pace or self.measure_pace()
+        waiting, lives = iter(requests), list[Live]()
+        while True:
+            arrived = list(islice(waiting, self.concurrency - len(lives)))
+            for request in arrived:
+                lives.append(self.admit(request, len(lives)))
+                yield from self.retire(lives)
+            if lives:
+                self.decoding.step(lives)
+                yield from self.retire(lives)
+            elif not arrived:
+                return
+
+    def admit(self, request: Request, lane: int) -> Live:
+        """Take a request into a lane. What is wrong with the request itself becomes its error."""
+        begun = time.perf_counter()
         prompt = self.chat.prompt_ids(request.messages)
         room = self.context - len(prompt)
         answer = Answer(self.chat, request.sampling, min(request.sampling.max_tokens, room))
+        draws = Draws(request.sampling, prompt, self.decoding.target.config.vocab_size)
+        live = Live(request=request, prompt=prompt, answer=answer, draws=draws, lane=lane, begun=begun)
         if room < 1:
-            error = f"the prompt has {len(prompt)} tokens, the context only {self.context}"
+            answer.fail(f"the prompt has {len(prompt)} tokens, the context only {self.context}")
         else:
-            self.decode(prompt, answer, request)
-            return answer.completion(request.request_id, len(prompt))
-        return Completion(
-            request_id=request.request_id,
-            text="",
-            token_ids=(),
-            prompt_tokens=len(prompt),
-            finish_reason="error",
-            rounds=(),
-            error=error,
-        )
+            self.decoding.admit(live)
+        return live
 
-    def stream(self, requests: Iterable[Request]) -> Iterator[Completion]:
-        """Completions one after the other, in the order of the requests."""
-        for request in requests:
-            yield self.complete(request)
+    def retire(self, lives: list[Live]) -> Iterator[Completion]:
+        """Take ended sequences out; the last one moves into a lane that becomes free, so that there is no gap."""
+        for live in [live for live in reversed(lives) if live.answer.finish]:
+            last = lives.pop()
+            if last is not live:
+                self.decoding.move(last, live.lane)
+                lives[live.lane] = last
+            yield live.answer.completion(live.request.request_id, len(live.prompt))
+
+    def complete(self, request: Request) -> Completion:
+        """Serve one request."""
+        (completion,) = self.stream([request])
+        return completion
 
     def warm_up(self, requests: Iterable[Request]) -> WarmUp:
         """Decode until the median time of 20 rounds moves by less than 3 %, at most 200 rounds."""
@@ -174,11 +125,12 @@ class ReferenceEngine:
         medians: list[float] = []
         fruitless = 0
         while len(seconds) < WARM_UP_ROUNDS and fruitless < WARM_UP_WINDOW:
-            completion = self.complete(next(turns))
+            completions = list(self.stream(islice(turns, self.concurrency)))
             # A prompt without room, or an answer of one token, has no round to time; the study records it as it is.
-            fruitless = fruitless + 1 if len(completion.rounds) < 2 else 0
-            marks = [r.seconds for r in completion.rounds]
-            seconds += [after - before for before, after in pairwise(marks)]
+            fruitless = 0 if any(len(completion.rounds) > 1 for completion in completions) else fruitless + 1
+            for completion in completions:
+                marks = [r.seconds for r in completion.rounds]
+                seconds += [after - before for before, after in pairwise(marks)]
             medians = [
                 statistics.median(seconds[at : at + WARM_UP_WINDOW])
                 for at in range(0, len(seconds) - WARM_UP_WINDOW + 1, WARM_UP_WINDOW)
@@ -189,15 +141,43 @@ class ReferenceEngine:
             rounds=len(seconds), settled=False, median_round_seconds=statistics.median(seconds) if seconds else 0.0
         )
 
+    def bare_forwards(self, context: int, nodes: int) -> BareForwards:
+        """Median seconds of drafting, and of verifying `nodes` drafted tokens, after `context` tokens.
+
+        Raises ValueError where they do not fit.
+        """
+        most = self.speculation.most_nodes if self.speculation else 0
+        if not 1 <= context <= self.context or not 0 <= nodes <= most:
+            raise ValueError(
+                f"context {context} with {nodes} nodes cannot be timed; allowed: 1 to {self.context} tokens, "
+                f"the context of {self.folder}, with 0 to {most} nodes"
+            )
+        drafter = self.decoding.drafter
+        with torch.inference_mode():
+            draft = median_seconds(lambda: drafter.rehearse(context)) if drafter else 0.0
+            verify = median_seconds(lambda: self.decoding.rehearse(context, nodes))
+        return BareForwards(draft_seconds=draft, verify_seconds=verify)
+
+    def measure_pace(self) -> Pace:
+        """Step times by node count, for `auto`."""
+        context = min(PACE_CONTEXT, self.context // 2)
+        times = {nodes: self.bare_forwards(context, nodes) for nodes in (0, *WIDTHS)}
+        draft = statistics.median(each.draft_seconds for each in times.values())
+        return Pace(draft, {nodes: each.verify_seconds for nodes, each in times.items()})
+
     @torch.inference_mode()
     def token_gap(self, request: Request, prefix: Sequence[int], first: int, second: int) -> float:
-        """Distance of two tokens' target logits after prompt and prefix, in float32."""
+        """Distance of two tokens' scores as the request's draw compares them (engines/contract.py)."""
         if self.exact is None:
             self.exact = load_decoder(self.folder, torch.float32)
-        ids = torch.tensor([self.chat.prompt_ids(request.messages) + list(prefix)])
+        prompt = self.chat.prompt_ids(request.messages)
+        ids = torch.tensor([prompt + list(prefix)])
         rows = ids.shape[1]
-        scores = self.exact.logits(self.exact(ids, torch.arange(rows), causal_mask(rows))[0, -1])
-        return abs(float(scores[first] - scores[second]))
+        scores = self.exact.logits(self.exact(ids, torch.arange(rows), causal_mask(rows))[0, -1:])
+        draws = Draws(request.sampling, prompt, self.exact.config.vocab_size)
+        draws.keep(list(prefix))
+        compared = draws.compared(draws.adjusted(scores, NO_DRAFT), NO_DRAFT, len(prefix))[0]
+        return abs(float(compared[first] - compared[second]))
 
     def describe(self) -> dict[str, Any]:
         """Resolved settings and digests."""
@@ -207,11 +187,13 @@ class ReferenceEngine:
             "number_format": self.number_format,
             "threads": self.threads,
             "context": self.context,
+            "concurrency": self.concurrency,
             "chat_template": self.chat.template_digest,
             "torch": torch.__version__,
         }
         if self.speculation:
-            described["drafter_digest"] = model_digest(resolve_model(self.speculation.drafter))
+            digests = [model_digest(resolve_model(name)) for name in self.speculation.drafters]
+            described["drafter_digest"] = digests[0] if len(digests) == 1 else digests
             described["drafter_format"] = self.drafter_format
         return described
 
@@ -219,18 +201,11 @@ class ReferenceEngine:
         """Nothing outlives the object."""
 
 
-class Draws:
-    """The random side of one request: the target's draws by position, and a generator for sampled drafts."""
-
-    def __init__(self, engine: ReferenceEngine, request: Request) -> None:
-        self.temperature = request.sampling.temperature
-        seed = request.sampling.seed
-        seed = random.SystemRandom().getrandbits(32) if seed is None else seed
-        self.noise = PositionNoise(seed, engine.target.config.vocab_size)
-        self.generator = torch.Generator().manual_seed(seed)
-
-    def tokens(self, scores: Tensor, positions: list[int]) -> list[int]:
-        """The target's token of every row, where row i stands for the given position of the answer."""
-        noise = self.noise.rows(positions) if self.temperature > 0 else None
-        tokens: list[int] = target_tokens(scores, self.temperature, noise).tolist()
-        return tokens
+def median_seconds(work: Callable[[], object]) -> float:
+    """Median time of repeated calls, the first ones left out."""
+    seconds = []
+    for _ in range(TIMED_CALLS + UNTIMED_CALLS):
+        begun = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - begun)
+    return statistics.median(seconds[UNTIMED_CALLS:])

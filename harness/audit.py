@@ -1,12 +1,14 @@
-"""Losslessness at temperature 0: do the arms write the same tokens as the baseline, and where they part, was it a tie?
+"""Losslessness, token for token: do arms write what the baseline writes, and where they part, was it a tie?
 
-`identity` is a pure function of generations. A divergence is a tie if the target's logits of the two tokens, computed
-once more in float32, lie within the epsilon of the number format; in low precision such ties may fall either way.
+Pure functions of generations. A divergence is a tie if the target's scores of the two tokens, computed once more in
+float32, lie within the epsilon of the number format: in low precision such ties may fall either way. Any other is a
+violation. At temperatures above 0 the scores are those that the request's seed has perturbed: see Engine.token_gap.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from engines.contract import NumberFormat
 from results.records import Generation
@@ -30,12 +32,23 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """An arm against the baseline: answers compared, answers with equal tokens, and every first divergence."""
+    """An arm against the baseline: answers compared, answers with equal tokens, and every first divergence.
+
+    failed: answers that cannot be compared, since the arm's request failed or the baseline's did
+    """
 
     arm_id: str
     compared: int
     identical: int
+    failed: int
     divergences: tuple[Divergence, ...]
+
+
+class Violation(NamedTuple):
+    """A divergence that is no tie, and how far apart the scores of its two tokens are."""
+
+    divergence: Divergence
+    gap: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,19 +56,18 @@ class Explained:
     """Divergences of one or several arms by their cause, and the widest gap among the ties (logits)."""
 
     ties: int
-    unexplained: int
     widest_tie: float
+    violations: tuple[Violation, ...]
 
 
 def identity(generations: Iterable[Generation], baseline_id: str) -> list[Identity]:
     """Compare every other arm_id with the baseline's, answer by answer.
 
-    A text that a budget cut is compared as far as it goes. Failed requests are not compared.
+    A text that a budget cut is compared as far as it goes. Failed requests are counted, not compared.
     """
     answers: dict[str, dict[tuple[str, int], Generation]] = defaultdict(dict)
     for generation in generations:
-        if generation.completion.finish_reason != "error":
-            answers[generation.arm_id][generation.problem_id, generation.sample] = generation
+        answers[generation.arm_id][generation.problem_id, generation.sample] = generation
     baseline = answers.pop(baseline_id, {})
     return [compare(arm_id, own, baseline) for arm_id, own in answers.items()]
 
@@ -65,11 +77,21 @@ def compare(
 ) -> Identity:
     """One arm against the baseline, on the answers that both have."""
     shared = [key for key in own if key in baseline]
-    found = [first_divergence(baseline[key], own[key]) for key in shared]
+    whole = [key for key in shared if not (failed(own[key]) or failed(baseline[key]))]
+    found = [first_divergence(baseline[key], own[key]) for key in whole]
     divergences = tuple(divergence for divergence in found if divergence)
     return Identity(
-        arm_id=arm_id, compared=len(shared), identical=len(shared) - len(divergences), divergences=divergences
+        arm_id=arm_id,
+        compared=len(whole),
+        identical=len(whole) - len(divergences),
+        failed=len(shared) - len(whole),
+        divergences=divergences,
     )
+
+
+def failed(generation: Generation) -> bool:
+    """Whether the request failed, so that there is no answer."""
+    return generation.completion.finish_reason == "error"
 
 
 def first_divergence(baseline: Generation, other: Generation) -> Divergence | None:
@@ -99,20 +121,20 @@ def token_at(tokens: Sequence[int], position: int) -> int | None:
 def explain(
     divergences: Iterable[Divergence], gap: Callable[[Divergence, int, int], float], epsilon: float
 ) -> Explained:
-    """Count ties: divergences whose two tokens have target logits at most `epsilon` apart.
+    """Part divergences into ties, whose two tokens have target scores at most `epsilon` apart, and violations.
 
     Args:
         divergences: first divergences
-        gap: distance of two tokens' target logits after a divergence's prefix
+        gap: distance of two tokens' target scores after a divergence's prefix
         epsilon: widest gap of a tie
     """
     ties: list[float] = []
-    unexplained = 0
+    violations: list[Violation] = []
     for divergence in divergences:
         first, second = divergence.baseline_token, divergence.arm_token
         width = float("inf") if first is None or second is None else gap(divergence, first, second)
         if width <= epsilon:
             ties.append(width)
         else:
-            unexplained += 1
-    return Explained(ties=len(ties), unexplained=unexplained, widest_tie=max(ties, default=0.0))
+            violations.append(Violation(divergence, width))
+    return Explained(ties=len(ties), widest_tie=max(ties, default=0.0), violations=tuple(violations))

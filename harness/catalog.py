@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from engines.contract import Engine, Rule, Shape
+from engines.contract import Drafting, Engine, Rule, Shape
 from tasks.contract import Task
 
 
@@ -36,21 +36,35 @@ TASKS = {
 ENGINES = {
     "reference": Entry("engines.reference", "ReferenceEngine", "torch, one sequence at a time: the loop to read"),
 }
+DRAFTINGS: dict[Drafting, str] = {
+    "diffusion": "a masked-diffusion model: the whole window in one denoising forward",
+    "autoregressive": "a small causal model: one forward per drafted token (SpS)",
+    "ngram": "prompt lookup: what followed the last tokens where they stood before; no model",
+}
 SHAPES: dict[Shape, str] = {
-    "chain": "one draft: the most likely token at every place of the window",
-    "iid": "num_drafts drafts drawn from the drafter's marginals, the most likely chain among them",
+    "chain": "one draft",
+    "iid": "num_drafts drafts drawn from the drafter's marginals",
+    "tree": "the most likely chain, then best-first by the product of marginals up to `nodes` nodes",
 }
 RULES: dict[Rule, str] = {
-    "walk": "draw from the target at each node of the drafts' trie, descend while a draft carries the token",
-    "paper": "choose the draft with the longest expected streak, then walk it (SpecDiff-2)",
+    "walk": "draw from the target at each node of the drafts' trie, descend while a draft carries the token; any shape",
+    "paper": "choose the draft with the longest expected streak, then walk it (SpecDiff-2); any shape",
+    "leviathan": "accept with min(1, p/q), else draw from what p has above q; chain",
+    "block": "the same for a whole draft at once, from its end (block verification); chain",
+    "specinfer": "recursive rejection over drafts drawn from q (SpecInfer); chain, iid",
+    "traversal": "from the leaves up (traversal verification); chain, iid",
 }
 ARM_SETTINGS = {
-    "drafter": "model of a diffusion drafter (embedded:NAME or a directory); without it the arm decodes token by token",
-    "window": "tokens drafted per round (default 16)",
+    "drafter": "drafter's model (embedded:NAME or a directory), or a list of them; without it the arm decodes plainly",
+    "drafting": "diffusion (default), autoregressive or ngram (needs no drafter)",
+    "window": "tokens drafted per round (default 16), or 'auto'",
     "shape": "shape of the drafts (default chain)",
     "num_drafts": "number of drafts of shape iid",
-    "draft_temperature": "temperature at which shape iid draws its drafts (default 1)",
+    "nodes": "number of nodes of shape tree, or 'auto'",
+    "draft_temperature": "temperature of the drafts, 0 being the most likely tokens (default: by shape and rule)",
     "rule": "verification rule (default walk)",
+    "steps": "denoising forwards per window (default 1)",
+    "cross_tokenizer": "true: the drafter has its own tokenizer, its text is tokenized anew",
     "number_format": "float32 or bfloat16, for the target (default: the study's, else float32)",
     "drafter_format": "the same for the drafter (default: the target's)",
     "threads": "CPU threads (default: the study's, else 1)",

@@ -1,15 +1,35 @@
 """The `streak` command: its arguments; each command's own module is imported when it is called."""
 
-from pathlib import Path
-from typing import Annotated
+from harness.interrupts import OneLineOnInterrupt
 
-import typer
+with OneLineOnInterrupt():
+    from pathlib import Path
+    from typing import Annotated, Any
 
-from harness.commands.exits import RUNS
+    import typer
+    from typer.core import TyperGroup
+
+    from harness.commands.exits import RUNS
 
 RECIPE = RUNS / "recipe"
 
+
+class Interruptible(TyperGroup):
+    """All commands: an interrupt that a command does not explain by itself is one line. typer would say nothing."""
+
+    def make_context(self, *args: Any, **settings: Any) -> Any:
+        """Read the arguments."""
+        with OneLineOnInterrupt():
+            return super().make_context(*args, **settings)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        with OneLineOnInterrupt():
+            return super().invoke(ctx)
+
+
 app = typer.Typer(
+    cls=Interruptible,
     help="Accuracy within a wall-clock budget: runs arms of an engine over a task, and grades what each second bought.",
     no_args_is_help=True,
     add_completion=False,
@@ -21,6 +41,7 @@ OutPath = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of t
 SourcePath = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Local data file, in place of the study's source.")
 ]
+JsonPath = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write all numbers here.")]
 Section = Annotated[str | None, typer.Argument(help="tasks, engines, models, arms, shapes or rules; default: all.")]
 
 
@@ -56,6 +77,50 @@ def demo(out: OutPath = RUNS) -> None:
     command.demo(out)
 
 
+@app.command()
+def bench(
+    study: Annotated[Path | None, typer.Argument(metavar="STUDY", help="A study; default: the bundled one.")] = None,
+    *,
+    source: SourcePath = None,
+    temperature: Annotated[float | None, typer.Option(metavar="T", help="One of the study's, not all.")] = None,
+    problems: Annotated[int | None, typer.Option(metavar="N", min=1, help="The first N problems.")] = None,
+    json_file: JsonPath = None,
+    context: Annotated[str | None, typer.Option(metavar="LIST", help="Drafters alone, against the context.")] = None,
+    window: Annotated[str | None, typer.Option(metavar="LIST", help="Drafters alone, against the window.")] = None,
+) -> None:
+    """Time a study's arms side by side: speed-up, tau, where a round's time goes; keeps no run."""
+    from harness.commands import bench as command
+
+    command.bench(
+        study,
+        source,
+        temperature=temperature,
+        problems=problems,
+        json_file=json_file,
+        contexts=context,
+        windows=window,
+    )
+
+
+@app.command()
+def audit(
+    study: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[STUDY]",
+            help="Folder with a study.toml, or the file; default: the bundled models.",
+            show_default=False,
+        ),
+    ] = None,
+    problems: Annotated[int, typer.Option(min=1, metavar="N", help="At most so many of the study's problems.")] = 24,
+    source: SourcePath = None,
+) -> None:
+    """Check that speculation changes no text and no law; exit code 1 on a violation."""
+    from harness.commands import audit as command
+
+    command.audit(study, problems, source)
+
+
 @app.command("list")
 def list_command(section: Section = None) -> None:
     """List what a study may name."""
@@ -78,4 +143,5 @@ def embedded(
 
 def main() -> None:
     """Entry point of `streak`."""
-    app()
+    with OneLineOnInterrupt():
+        app()

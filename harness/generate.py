@@ -5,6 +5,7 @@ arms are open at once and warmed up, then serve the plan's requests one by one (
 engine's own seconds (ledger, live grades, display) is measured and kept small: see `SessionResult.overhead`.
 """
 
+import reprlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -70,13 +71,14 @@ def open_engine(study: Study, arm: Arm) -> Engine:
 def engine_id(study: Study, arm: Arm) -> str:
     """Names an engine: arms with equal settings share one."""
     settings = study.engine_settings(arm)
-    settings["speculation"] = asdict(arm.speculation) if arm.speculation else None
+    settings["speculation"] = arm.speculation.settings if arm.speculation else None
     return digest_of(settings | {"engine": study.engine, "model": study.model})
 
 
 class Session:
     """One run of what is missing; a context manager. `todo` is what is missing, known before any engine is open.
 
+    A run folder that was not there before goes again with a session that recorded nothing.
     Raises ValueError or OSError where the problems' ids or the run folder are not fit, or another process writes there.
     """
 
@@ -89,8 +91,11 @@ class Session:
         self._names = {arm.name: engine_id(study, arm) for arm in study.arms}
         self._engines: dict[str, Engine] = {}
         jobs = plan_jobs(study, problems)
+        new = missing_paths(folder)
         try:
             self._ledger = self._stack.enter_context(Ledger(folder / GENERATIONS_FILE))
+            # Runs before the lock is gone: nobody else can have begun to write there.
+            self._stack.callback(remove_empty, new)
             self._sessions = self._stack.enter_context(Ledger(folder / SESSIONS_FILE, SESSION_KEY))
             measured = Measured(read_run(folder))
         except (OSError, ValueError):
@@ -171,6 +176,24 @@ class Session:
         self.close()
 
 
+def missing_paths(folder: Path) -> list[Path]:
+    """What opening a run folder's ledgers will create: files, then folders from the inside out."""
+    paths = [folder / GENERATIONS_FILE, folder / SESSIONS_FILE, folder, *folder.parents]
+    return [path for path in paths if not path.exists()]
+
+
+def remove_empty(paths: Sequence[Path]) -> None:
+    """Remove these files and folders if no file of them holds anything."""
+    files = [path for path in paths if path.is_file()]
+    if any(path.stat().st_size for path in files):
+        return
+    for path in files:
+        path.unlink()
+    for path in paths:
+        if path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
+
+
 class Writer:
     """Appends to a ledger beside the next request: a disk's 4 ms a row would be 2 % of a short answer's time.
 
@@ -210,7 +233,7 @@ def refuse_changed_engine(folder: Path, facts: Mapping[str, Any]) -> None:
     """Raise ValueError if an earlier session had other weights or another chat template under this engine's name."""
     described = facts["describe"]
     for row in read_rows(folder / SESSIONS_FILE):
-        for engine in row.get("engines", []):
+        for engine in engines_of(row, folder):
             earlier = engine.get("describe", {})
             for key in IDENTITY_KEYS:
                 if engine.get("engine_id") == facts["engine_id"] and earlier.get(key) != described.get(key):
@@ -218,3 +241,14 @@ def refuse_changed_engine(folder: Path, facts: Mapping[str, Any]) -> None:
                         f"{folder}: arm {facts['arms'][0]!r} was measured with {key} {earlier.get(key)!r}, now it is "
                         f"{described.get(key)!r}; answers of both must not mix: move the folder away, or use --out"
                     )
+
+
+def engines_of(session: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
+    """What a session's row says of its engines. Raises ValueError where that is something else."""
+    engines = session.get("engines", [])
+    if isinstance(engines, list) and all(
+        isinstance(engine, dict) and isinstance(engine.get("describe", {}), dict) for engine in engines
+    ):
+        return engines
+    place = f"{folder / SESSIONS_FILE}: session {session.get('session')!r}"
+    raise ValueError(f"{place}: engines = {reprlib.repr(engines)} is not allowed; allowed: a list of objects")

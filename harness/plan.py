@@ -77,6 +77,7 @@ def make_job(study: Study, cell: Cell, problem: Problem, sample: int, prompt_id:
         max_tokens=study.max_tokens,
         stop=study.stop,
         seed=request_seed(study.seed, problem.problem_id, sample),
+        **study.law,
     )
     request = Request(
         request_id=f"{cell.arm_id}/{problem.problem_id}/{sample}",

@@ -4,12 +4,22 @@ Knows what may be written there, and the identity of what it names (`arm_id`); o
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from engines.contract import NUMBER_FORMATS, RULES, SHAPES, SMALLEST_TEMPERATURE, NumberFormat, Speculation
+from engines.contract import (
+    AUTO,
+    DRAFTINGS,
+    NUMBER_FORMATS,
+    RULES,
+    SHAPES,
+    SMALLEST_TEMPERATURE,
+    NumberFormat,
+    Sampling,
+    Speculation,
+)
 from harness import catalog
 from harness.toml_table import Table
 from results.provenance import digest_of
@@ -20,6 +30,7 @@ STUDY_FILE = "study.toml"
 TABLES = ("title", "study", "task", "model", "sampling", "budgets", "engine", "arm")
 DATA_SUFFIXES = (".jsonl", ".json", ".csv", ".parquet", ".gz")
 SPECULATION_KEYS = tuple(field.name for field in fields(Speculation))
+LAW_KEYS = ("top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias")
 FORMAT_KEYS = ("number_format", "drafter_format", "threads")
 BUDGETS_ALLOWED = "a list of numbers of seconds > 0, each larger than the one before"
 TEMPERATURES_ALLOWED = f"a list of 0 or numbers >= {SMALLEST_TEMPERATURE}, each larger than the one before"
@@ -77,6 +88,7 @@ class Study:
     max_context: int | None
     max_tokens: int
     stop: tuple[str, ...]
+    law: Mapping[str, Any]
     samples: int
     seed: int
     budgets: tuple[float, ...]
@@ -108,11 +120,12 @@ class Study:
         each generation carries the digest of its own prompt.
         """
         settings = arm.engine_settings
-        settings["speculation"] = asdict(arm.speculation) if arm.speculation else None
+        settings["speculation"] = arm.speculation.settings if arm.speculation else None
         return digest_of(
             settings
             | {"task": self.task, "engine": self.engine, "model": self.model, "max_context": self.max_context}
             | {"temperature": temperature, "max_tokens": self.max_tokens, "stop": self.stop, "seed": self.seed}
+            | dict(self.law)
         )
 
     def located(self, model: str) -> str:
@@ -132,8 +145,9 @@ class Study:
         """What the arm's engine is opened with, names located."""
         settings = arm.engine_settings | {"max_context": self.max_context}
         if arm.speculation:
-            drafter = self.located(arm.speculation.drafter)
-            settings["speculation"] = replace(arm.speculation, drafter=drafter)
+            drafter = arm.speculation.drafter
+            located = self.located(drafter) if isinstance(drafter, str) else tuple(map(self.located, drafter))
+            settings["speculation"] = replace(arm.speculation, drafter=located)
         return settings
 
     def to_json(self) -> dict[str, Any]:
@@ -171,7 +185,7 @@ def read_study(study: Path, source: Path | None = None) -> Study:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: not a TOML file: {error}") from None
     name = path.resolve().parent.name if path.name == STUDY_FILE else path.stem
-    sampling = table(top, "sampling", ("temperatures", "max_tokens", "samples", "seed", "stop"))
+    sampling = table(top, "sampling", ("temperatures", "max_tokens", "samples", "seed", "stop", *LAW_KEYS))
     budgets = table(top, "budgets", ("seconds", "clock", "policies"))
     engine = table(top, "engine", ("name", "max_context", *FORMAT_KEYS))
     model = table(top, "model", ("path",))
@@ -190,6 +204,7 @@ def read_study(study: Path, source: Path | None = None) -> Study:
         max_context=engine.whole("max_context", 1, 1) if "max_context" in engine else None,
         max_tokens=sampling.whole("max_tokens", 1024, 1),
         stop=sampling.texts("stop"),
+        law=read_law(sampling),
         samples=sampling.whole("samples", 1, 1),
         seed=sampling.whole("seed", 0, 0),
         budgets=budgets.rising_numbers("seconds", BUDGETS_ALLOWED, zero=False),
@@ -250,21 +265,45 @@ def read_arm(arm: Table, name: str, engine: Table, sampling: Table) -> Arm:
     )
 
 
+def read_law(sampling: Table) -> dict[str, Any]:
+    """What [sampling] says of the target's law beside its temperature; only what is there."""
+    law: dict[str, Any] = {}
+    for key in LAW_KEYS:
+        if key not in sampling:
+            continue
+        if key == "logit_bias":
+            law[key] = sampling.token_numbers(key)
+        else:
+            law[key] = sampling.whole(key, 0, 0) if key == "top_k" else sampling.number(key, 0.0)
+    try:
+        Sampling(**law)
+    except ValueError as error:
+        raise ValueError(f"{sampling.path}: [{sampling.label}]: {error}") from None
+    return law
+
+
 def read_speculation(arm: Table) -> Speculation | None:
     """How the arm drafts and verifies, or None for plain decoding."""
-    if "drafter" not in arm:
+    if "drafter" not in arm and "drafting" not in arm:
         for key in SPECULATION_KEYS:
             if key in arm:
-                raise ValueError(f"{arm.path}: {key!r} in [{arm.label}] needs a 'drafter' there")
+                raise ValueError(
+                    f"{arm.path}: {key!r} in [{arm.label}] needs a 'drafter' there (or drafting = 'ngram')"
+                )
         return None
-    settings: dict[str, Any] = {
-        "drafter": arm.text("drafter"),
-        "window": arm.whole("window", 16, 1),
-        "shape": arm.choice("shape", SHAPES, "chain"),
-        "num_drafts": arm.whole("num_drafts", 1, 1),
-        "draft_temperature": arm.number("draft_temperature", 1.0),
-        "rule": arm.choice("rule", RULES, "walk"),
+    readers: dict[str, Callable[[str], object]] = {
+        "drafter": arm.one_or_several,
+        "drafting": lambda key: arm.choice(key, DRAFTINGS),
+        "window": lambda key: arm.whole_or(key, AUTO, 1),
+        "shape": lambda key: arm.choice(key, SHAPES),
+        "num_drafts": lambda key: arm.whole(key, 1, 1),
+        "nodes": lambda key: arm.whole_or(key, AUTO, 1),
+        "draft_temperature": lambda key: arm.number(key, 0.0),
+        "rule": lambda key: arm.choice(key, RULES),
+        "steps": lambda key: arm.whole(key, 1, 1),
+        "cross_tokenizer": lambda key: arm.flag(key, default=False),
     }
+    settings: dict[str, Any] = {key: read(key) for key, read in readers.items() if key in arm}
     try:
         return Speculation(**settings)
     except ValueError as error:

@@ -60,12 +60,40 @@ class Table:
             raise self.refuse(key, f"a whole number >= {minimum}, at most {LARGEST_WHOLE}")
         return int(value)
 
+    def whole_or(self, key: str, word: str, minimum: int) -> int | str:
+        """A whole number of at least `minimum`, or the word; required."""
+        value = self.values.get(key)
+        if value == word:
+            return word
+        if value is None or not is_whole(value) or not minimum <= value <= LARGEST_WHOLE:
+            raise self.refuse(key, f"a whole number >= {minimum}, or {word!r}")
+        return int(value)
+
+    def flag(self, key: str, *, default: bool) -> bool:
+        """True or false."""
+        value = self.values.get(key, default)
+        if not isinstance(value, bool):
+            raise self.refuse(key, "true, false")
+        return value
+
+    def one_or_several(self, key: str) -> str | tuple[str, ...]:
+        """A non-empty text, or a list of them; required."""
+        value = self.values.get(key)
+        return self.texts(key) if isinstance(value, list) else self.text(key)
+
     def number(self, key: str, default: float) -> float:
         """A finite number."""
         value = self.values.get(key, default)
         if not is_number(value):
             raise self.refuse(key, "a number")
         return float(value)
+
+    def token_numbers(self, key: str) -> tuple[tuple[int, float], ...]:
+        """A table of token ids to numbers, such as {17 = -2.5}; required."""
+        value = self.values.get(key)
+        if not isinstance(value, Mapping) or not all(t.isdecimal() and is_number(n) for t, n in value.items()):
+            raise self.refuse(key, "a table of token ids to numbers, such as {17 = -2.5}")
+        return tuple(sorted((int(token), float(number)) for token, number in value.items()))
 
     def rising_numbers(self, key: str, allowed: str, *, zero: bool) -> tuple[float, ...]:
         """A list of numbers > 0 (>= 0 with `zero`), each larger than the one before; required, never empty."""

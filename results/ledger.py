@@ -11,15 +11,16 @@ import gzip
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self, TypeAlias
+from typing import IO, Any, Self, TypeAlias, TypeVar
 
 from results.records import Generation, Record
 
 Scalar: TypeAlias = str | int | float | bool | None
 Key: TypeAlias = tuple[Scalar, ...]
+Row = TypeVar("Row", Generation, Record)
 
 ANSWER_KEY = ("arm_id", "problem_id", "sample")
 # A prompt that was edited and a deadline that was raised ask for a new answer: both are part of a generation's key.
@@ -52,13 +53,16 @@ class Ledger:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise BlockingIOError(f"{self.path}: another process writes this ledger; wait for it or stop it") from None
+        if not self.path.exists() or not os.path.samestat(os.fstat(self._descriptor), self.path.stat()):
+            # A session that recorded nothing took its empty file away just now; a row would go with it.
+            raise BlockingIOError(f"{self.path}: another process just closed this ledger; start again")
 
     def _recover(self) -> int:
         """Collect the keys and cut what follows the last whole line; returns the length of the file in bytes."""
         end = 0
         with self.path.open("rb") as stream:
-            for row, end in _whole_rows(stream, self.path):  # noqa: B007 (the last value is the result)
-                self._keys.add(_key_of(row, self._key, self.path))
+            for number, row, end in _whole_rows(stream, self.path):  # noqa: B007 (the last end is the result)
+                self._keys.add(_key_of(row, self._key, f"{self.path}:{number}"))
         if end < self.path.stat().st_size:
             os.ftruncate(self._descriptor, end)
         os.fsync(self._descriptor)
@@ -85,7 +89,7 @@ class Ledger:
         Raises ValueError for a row without the key's fields or with a value that JSON cannot say, OSError if the disk
         refuses; the ledger is then as it was before.
         """
-        key = _key_of(row, self._key, self.path)
+        key = _key_of(row, self._key, str(self.path))
         if key in self._keys:
             return False
         line = _line(row, self.path)
@@ -122,38 +126,44 @@ def read_rows(path: Path | str, key: Sequence[str] = ()) -> Iterator[dict[str, A
     Takes no lock: another process may be writing, and its unfinished last line is passed over.
     Raises ValueError naming file and line for a corrupt line before the last.
     """
-    path = Path(path)
+    for _, row in _numbered_rows(Path(path), key):
+        yield row
+
+
+def _numbered_rows(path: Path, key: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The same with the number of each row's line, from 1."""
     seen: set[Key] = set()
     stream: IO[bytes] | gzip.GzipFile
     with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
         try:
-            for row, _ in _whole_rows(stream, path):
+            for number, row, _ in _whole_rows(stream, path):
                 if key:
-                    row_key = _key_of(row, key, path)
+                    row_key = _key_of(row, key, f"{path}:{number}")
                     if row_key in seen:
                         continue
                     seen.add(row_key)
-                yield row
+                yield number, row
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ValueError(f"{path}: damaged gzip file: {error}") from None
 
 
 def read_generations(path: Path | str) -> Iterator[Generation]:
-    """Generations of a generations.jsonl. Raises ValueError naming the file for another schema or a corrupt line."""
-    for row in read_rows(path, GENERATION_KEY):
-        try:
-            yield Generation.from_json(row)
-        except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(f"{path}: not a generation: {error}") from None
+    """Generations of a generations.jsonl. Raises ValueError with file and line for another schema or a corrupt row."""
+    yield from _read_as("a generation", Generation.from_json, Path(path), GENERATION_KEY)
 
 
 def read_records(path: Path | str) -> Iterator[Record]:
-    """Records of a records.jsonl. Raises ValueError naming the file for another schema or a corrupt line."""
-    for row in read_rows(path, RECORD_KEY):
+    """Records of a records.jsonl. Raises ValueError with file and line for another schema or a corrupt row."""
+    yield from _read_as("a record", Record.from_json, Path(path), RECORD_KEY)
+
+
+def _read_as(name: str, read: Callable[[Mapping[str, Any]], Row], path: Path, key: Sequence[str]) -> Iterator[Row]:
+    for number, row in _numbered_rows(path, key):
         try:
-            yield Record.from_json(row)
-        except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(f"{path}: not a record: {error}") from None
+            value = read(row)
+        except ValueError as error:
+            raise ValueError(f"{path}:{number}: not {name}: {error}") from None
+        yield value
 
 
 def write_rows(path: Path | str, rows: Iterable[Mapping[str, Any]]) -> int:
@@ -183,8 +193,8 @@ def write_rows(path: Path | str, rows: Iterable[Mapping[str, Any]]) -> int:
     return count
 
 
-def _whole_rows(stream: Iterable[bytes], path: Path) -> Iterator[tuple[dict[str, Any], int]]:
-    """Each row with the offset of its end; stops before a torn last line, raises for an unreadable line before it."""
+def _whole_rows(stream: Iterable[bytes], path: Path) -> Iterator[tuple[int, dict[str, Any], int]]:
+    """Number, row and offset of the end of each line; stops before a torn last one, raises for an unreadable one."""
     end = unreadable = 0
     for number, line in enumerate(stream, start=1):
         if unreadable:
@@ -196,13 +206,13 @@ def _whole_rows(stream: Iterable[bytes], path: Path) -> Iterator[tuple[dict[str,
             unreadable = number
         else:
             end += len(line)
-            yield row, end
+            yield number, row, end
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
     try:
         row = json.loads(line.decode())
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return row if isinstance(row, dict) else None
 
@@ -215,14 +225,14 @@ def _line(row: Mapping[str, Any], path: Path) -> bytes:
         raise ValueError(f"{path}: a row that JSON cannot say: {error}") from None
 
 
-def _key_of(row: Mapping[str, Any], key: Sequence[str], path: Path) -> Key:
+def _key_of(row: Mapping[str, Any], key: Sequence[str], where: str) -> Key:
     missing = [name for name in key if name not in row]
     if missing:
-        raise ValueError(f"{path}: a row without {missing[0]!r}; its key is {', '.join(key)}")
+        raise ValueError(f"{where}: a row without {missing[0]!r}; its key is {', '.join(key)}")
     values = tuple(row[name] for name in key)
     for name, value in zip(key, values, strict=True):
         if not isinstance(value, Scalar):
-            raise ValueError(f"{path}: {name} = {value!r} cannot be part of a key; allowed: text, a number, null")
+            raise ValueError(f"{where}: {name} = {value!r} cannot be part of a key; allowed: text, a number, null")
     return values
 
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Self, get_args
 
+from results.fields import check_columns, check_fields, refusal
+
 SCHEMA = 1
 
 Verdict = Literal["correct", "incorrect", "no_answer", "grader_timeout", "grader_error"]
@@ -105,15 +107,20 @@ class Generation:
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Self:
-        """The inverse of `to_json`. Raises ValueError for a record of another schema."""
+        """The inverse of `to_json`. Raises ValueError for another schema, or a field that is not as it should be."""
         if row.get("schema") != SCHEMA:
             raise ValueError(f"generation of schema {row.get('schema')!r}; this version reads schema {SCHEMA}")
-        completion = dict(row["completion"])
-        columns = completion.pop("rounds")
-        values = zip(*(columns[name] for name in ROUND_FIELDS), strict=True)
-        rounds = tuple(Round(**dict(zip(ROUND_FIELDS, line, strict=True))) for line in values)
-        completion["token_ids"] = tuple(completion["token_ids"])
-        return cls(**{**row, "completion": Completion(**completion, rounds=rounds)})
+        check_fields(cls, row, apart=("completion",))
+        completion = row["completion"]
+        if not isinstance(completion, dict):
+            raise refusal("completion", completion, "an object")
+        check_fields(Completion, completion, apart=("rounds",))
+        lines = check_columns(Round, completion["rounds"])
+        plain = {
+            "rounds": tuple(Round(**dict(zip(ROUND_FIELDS, line, strict=True))) for line in lines),
+            "token_ids": tuple(completion["token_ids"]),
+        }
+        return cls(**{**row, "completion": Completion(**{**completion, **plain})})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +165,8 @@ class Record:
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Self:
-        """The inverse of `to_json`. Raises ValueError for a record of another schema."""
+        """The inverse of `to_json`. Raises ValueError for another schema, or a field that is not as it should be."""
         if row.get("schema") != SCHEMA:
             raise ValueError(f"record of schema {row.get('schema')!r}; this version reads schema {SCHEMA}")
+        check_fields(cls, row)
         return cls(**row)

@@ -20,6 +20,7 @@ from tasks.answers import final_letter
 from tasks.contract import Problem
 from tasks.loading import Row, check_text, check_unique, check_whole, load_rows, select
 
+GATED_SOURCE = "Idavidrein/gpqa"
 LETTERS = "ABCD"
 CONFIGS = ("gpqa_diamond", "gpqa_main", "gpqa_extended")
 WRONG = ("Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
@@ -33,7 +34,7 @@ class Gpqa:
     name: ClassVar[str] = "gpqa"
     default_policy: ClassVar[Policy] = "last"
 
-    source: str = "Idavidrein/gpqa"
+    source: str = GATED_SOURCE
     config: str = "gpqa_diamond"
     split: str = "train"
     limit: int | None = None
@@ -51,7 +52,7 @@ class Gpqa:
 
     def problems(self) -> Sequence[Problem]:
         """The chosen problems, options shuffled. Raises as `tasks.loading.load_rows`."""
-        rows = load_rows(self.source, config=self.config, split=self.split)
+        rows = load_rows(self.source, config=self.config, split=self.split, gated=self.source == GATED_SOURCE)
         chosen = select(rows, source=self.source, limit=self.limit, seed=self.seed)
         golds = balanced_letters(len(chosen), self.option_seed)
         problems = [self.problem_of(row, gold) for row, gold in zip(chosen, golds, strict=True)]

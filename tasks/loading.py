@@ -1,4 +1,4 @@
-"""Rows of a benchmark: from a hub id through `datasets`, or from a local file that a study names.
+"""Rows of a benchmark: from a hub id (hub.py), or from a local file that a study names.
 
 Knows no benchmark: a task asks a row for the texts it needs, and a row knows where it stands, so that an error can
 name file and row. No row is dropped. Local files pass through a throw-away cache; hub files stay in the user's own.
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.contract import Problem
+from tasks.hub import load_hub, reason
 
 BUILDERS = {".jsonl": "json", ".jsonl.gz": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet"}
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -43,12 +44,14 @@ class Row:
         return str(value)
 
 
-def load_rows(source: str, *, config: str | None = None, split: str = "train", quiet: bool = True) -> list[Row]:
+def load_rows(
+    source: str, *, config: str | None = None, split: str = "train", gated: bool = False, quiet: bool = True
+) -> list[Row]:
     """All rows of `source` in their order.
 
     A local file has one of the suffixes of BUILDERS, and neither `config` nor `split` matters to it; anything of the
-    form org/name that is no file is a data set on the hub. `quiet` keeps progress bars and warnings of the libraries
-    off the terminal.
+    form org/name that is no file is a data set on the hub, `gated` where it is known to be so. `quiet` keeps progress
+    bars and warnings of the libraries off the terminal.
 
     Raises:
         OSError: a file that is missing or cannot be opened; a hub that cannot be reached or refuses.
@@ -63,7 +66,8 @@ def load_rows(source: str, *, config: str | None = None, split: str = "train", q
             values = load_file(path, builder)
     elif builder is None and HUB_ID.fullmatch(source):
         with libraries_silent(quiet):
-            values = load_hub(source, config, split)
+            otherwise = f"set source to a local copy ({', '.join(BUILDERS)})"
+            values = load_hub(source, config, split, gated=gated, otherwise=otherwise)
     elif builder is not None or path.is_absolute() or source.startswith((".", "~")):
         raise FileNotFoundError(f"{source}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
     else:
@@ -181,34 +185,6 @@ def line_problem(line: bytes, kinds: dict[str, str]) -> str | None:
         if value is not None and kinds.setdefault(key, kind) != kind:
             return f"column {key!r} holds a {kind} but a {kinds[key]} in the rows above; one kind is allowed"
     return None
-
-
-def load_hub(source: str, config: str | None, split: str) -> list[dict[str, Any]]:
-    """The rows of a data set on the hub, from the user's cache where it lies there. Raises as `load_rows`."""
-    import datasets
-    from huggingface_hub.errors import GatedRepoError
-
-    place = f"{source} (config {config}, split {split})"
-    local = f"set source to a local copy ({', '.join(BUILDERS)})"
-    try:
-        return list(datasets.load_dataset(source, config, split=split).to_list())
-    except (datasets.exceptions.DatasetsError, OSError) as error:
-        if isinstance(error.__cause__, GatedRepoError) or isinstance(error, GatedRepoError) or "gated" in str(error):
-            terms = f"accept its terms at https://huggingface.co/datasets/{source} and run `hf auth login`"
-            raise OSError(f"{place}: gated on the hub; {terms}, or {local}") from error
-        raise OSError(f"{place}: {reason(error)}; check the id and the network, or {local}") from error
-    except ValueError as error:  # an unknown config or split
-        raise ValueError(f"{place}: {reason(error)}") from error
-
-
-def reason(error: BaseException) -> str:
-    """The first line of an error of the loaders; of its cause where it says only that building failed."""
-    from datasets.exceptions import DatasetBuildError
-
-    while isinstance(error, DatasetBuildError) and error.__cause__ is not None:
-        error = error.__cause__
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
 
 
 def select(rows: Sequence[Row], *, source: str, limit: int | None, seed: int | None) -> list[Row]:

@@ -1,6 +1,7 @@
 """A scripted engine: answers 'What is N + N?' in words that a seed draws, on a clock that only counts.
 
-A token is a word; a round takes 10 scripted milliseconds, and an arm with a drafter keeps four tokens a round.
+A token is a word; a round takes 10 scripted milliseconds, and an arm with a drafter keeps four tokens a round: three
+accepted ones of eight drafted, and the bonus token. Bare forwards take half of these milliseconds.
 """
 
 import random
@@ -10,11 +11,12 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from engines.contract import Engine, Request, Speculation, WarmUp
+from engines.contract import BareForwards, Engine, Request, Speculation, WarmUp, require
 from harness.study import Arm, Study
 from results.records import Completion, Round
 
 ROUND_SECONDS = 0.01
+DRAFTED, ACCEPTED, LONGEST_CONTEXT = 8, 3, 1024
 FILLER = ("well", "so", "now", "then", "we", "add", "both", "numbers")
 
 
@@ -54,7 +56,7 @@ class FakeEngine:
 
     def answer(self, request: Request) -> Completion:
         words = words_of(request)
-        per_round = 4 if self.speculation else 1
+        per_round = ACCEPTED + 1 if self.speculation else 1
         rounds: list[Round] = []
         used = 0
         finish = "stop"
@@ -62,7 +64,9 @@ class FakeEngine:
             kept = min(per_round if rounds else 1, len(words) - used)
             used += kept
             chars = len(" ".join(words[:used]))
-            rounds.append(Round(seconds=round((len(rounds) + 1) * ROUND_SECONDS, 7), kept=kept, chars=chars))
+            seconds = round((len(rounds) + 1) * ROUND_SECONDS, 7)
+            drafts = self.drafts(kept) if rounds else {}
+            rounds.append(Round(seconds=seconds, kept=kept, chars=chars, **drafts))
             if used < len(words) and rounds[-1].seconds >= request.budget_seconds:
                 finish = "budget"
                 break
@@ -74,6 +78,22 @@ class FakeEngine:
             finish_reason="budget" if finish == "budget" else "stop",
             rounds=tuple(rounds),
         )
+
+    def drafts(self, kept: int) -> dict[str, Any]:
+        """What a round after the prefill says of its draft; a last round may end within the accepted run."""
+        if self.speculation is None:
+            return {"verify_seconds": 0.008}
+        return {
+            "drafted": DRAFTED,
+            "accepted": min(kept, ACCEPTED),
+            "draft_seconds": 0.002,
+            "verify_seconds": 0.006,
+        }
+
+    def bare_forwards(self, context: int, nodes: int) -> BareForwards:
+        require(context <= LONGEST_CONTEXT, "context", context, f"at most {LONGEST_CONTEXT} tokens")
+        width = self.speculation.window if self.speculation and nodes else 0
+        return BareForwards(draft_seconds=0.0001 * int(width), verify_seconds=0.004 if nodes == 0 else 0.005)
 
     def token_gap(self, request: Request, prefix: Sequence[int], first: int, second: int) -> float:  # noqa: ARG002
         return 0.0

@@ -16,7 +16,7 @@ from engines.alignment.windows import Windows, pad_sequences, uniform_anchors, w
 from engines.checkpoints import DrafterConfig
 from engines.contract import Request, Sampling
 from engines.decoder import Decoder
-from engines.drafter import DiffusionDrafter
+from engines.drafters.diffusion import DiffusionDrafter
 from engines.embedded.pretraining import IGNORED, next_token_targets
 from engines.reference import ReferenceEngine
 from tiny_models import TINY, sharpened, write_model
@@ -46,7 +46,9 @@ def test_a_packed_window_equals_the_drafter_in_use(shift: int) -> None:
 
     for row, anchors in enumerate(windows.anchors.tolist()):
         for column, anchor in enumerate(anchors):
-            served = DiffusionDrafter(decoder, config, window=4, capacity=64).marginals(ids[row, : anchor + 1].tolist())
+            served = DiffusionDrafter(decoder, config, window=4, capacity=64).marginals(
+                [ids[row, : anchor + 1].tolist()]
+            )[0]
             trained = packed[row, column].index_fill(-1, torch.tensor(4), float("-inf"))  # in use, no mask is proposed
             assert torch.allclose(torch.softmax(served, -1), torch.softmax(trained, -1), atol=1e-5)
 
@@ -199,7 +201,7 @@ def test_greedy_rollouts_are_the_texts_of_the_engine(tmp_path: Path) -> None:
     request = Request(request_id="r", messages=messages, sampling=Sampling(max_tokens=20))
 
     (rollout,) = sample_rollouts(
-        engine.target,
+        engine.decoding.target,
         [engine.chat.prompt_ids(messages)],
         temperature=0.0,
         max_tokens=20,

@@ -1,4 +1,4 @@
-"""Identity at temperature 0: what counts as the same answer, and which divergences are ties."""
+"""Identity token for token: what counts as the same answer, and which divergences are ties."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fake_engine import fake_engines
-from harness.audit import Divergence, Explained, explain, identity
+from harness.audit import Divergence, Explained, Violation, explain, identity
 from harness.demo import identity_lines
 from harness.generate import Session
 from harness.plan import read_run
@@ -51,7 +51,7 @@ def test_an_answer_that_stopped_early_diverges_at_its_end() -> None:
     assert [(d.position, d.baseline_token, d.arm_token) for d in found.divergences] == [(2, None, 3)]
 
 
-def test_failed_requests_and_unanswered_problems_are_not_compared() -> None:
+def test_failed_requests_are_counted_and_unanswered_problems_left_out() -> None:
     rows = [
         generation("base", 1),
         generation("fast", 1),
@@ -61,20 +61,26 @@ def test_failed_requests_and_unanswered_problems_are_not_compared() -> None:
     ]
     (found,) = identity(rows, "base")
 
-    assert (found.compared, found.identical) == (1, 1)
+    assert (found.compared, found.identical, found.failed) == (1, 1, 1)
 
 
 def test_a_tie_is_a_divergence_within_epsilon() -> None:
     gaps = {1: 0.1, 2: 0.2, 3: 0.9}
     found = explain([divergence(n, 0) for n in gaps], lambda _, first, second: gaps[first], 0.2)
 
-    assert found == Explained(ties=2, unexplained=1, widest_tie=0.2)
+    assert found == Explained(ties=2, widest_tie=0.2, violations=(Violation(divergence(3, 0), 0.9),))
 
 
 def test_an_answer_that_ended_early_is_never_a_tie() -> None:
     found = explain([divergence(None, 1)], lambda *_: 0.0, 1.0)
 
-    assert found == Explained(ties=0, unexplained=1, widest_tie=0.0)
+    assert found == Explained(ties=0, widest_tie=0.0, violations=(Violation(divergence(None, 1), float("inf")),))
+
+
+def test_a_gap_that_is_no_number_is_never_a_tie() -> None:
+    found = explain([divergence(1, 2)], lambda *_: float("nan"), 1.0)
+
+    assert (found.ties, len(found.violations)) == (0, 1)
 
 
 @pytest.fixture

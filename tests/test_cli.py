@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from engines.contract import RULES
 from harness import catalog
 from harness.cli import app
 from harness.demo import DEMO_STUDY
@@ -73,6 +74,31 @@ def data_study(folder: Path, task: str, rows: list[dict[str, str]] | None) -> Pa
     return write_study(folder, ('name = "arithmetic"\nnum_problems = 4', f'name = "{task}"\nsource = "data.jsonl"'))
 
 
+@pytest.mark.parametrize("out", ["file", "file/below", "folder"])
+@pytest.mark.parametrize("command", ["run", "grade", "keep", "demo"])
+def test_a_file_where_runs_shall_lie_is_one_line_that_names_the_option(
+    doubling: Path, monkeypatch: pytest.MonkeyPatch, command: str, out: str
+) -> None:
+    monkeypatch.setattr("harness.commands.demo.DEMO_STUDY", doubling)
+    Path("folder").mkdir()
+    for path in (Path("file"), Path("folder/doubling")):
+        path.write_text("in the way")
+    study = [] if command == "demo" else [doubling]
+
+    assert_one_line(
+        streak(command, *study, "--out", out),
+        "--out: ",
+        out.split("/", maxsplit=1)[0],
+        "is a file; it must be a folder",
+    )
+
+
+def test_a_file_where_the_recipe_shall_work_is_one_line_that_names_the_option(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+
+    assert_one_line(streak("embedded", "--work", tmp_path / "file"), "--work: ", "file is a file; it must be a folder")
+
+
 def test_a_missing_data_file_is_one_line(tmp_path: Path) -> None:
     study = data_study(tmp_path / "data", "gsm8k", None)
 
@@ -95,6 +121,7 @@ def test_a_model_directory_without_a_tokenizer_is_one_line(
     write_model(doubling / "bare-model", tokenizer=False)
 
     assert_one_line(streak("run", doubling), "bare-model", "tokenizer")
+    assert not Path("runs").exists()
 
 
 def test_a_task_that_has_no_access_to_its_data_is_one_line(doubling: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,6 +239,60 @@ def test_ctrl_c_says_how_to_go_on(doubling: Path, tmp_path: Path) -> None:
     assert all(json.loads(line) for line in ledger.read_text().splitlines())
 
 
+INTERRUPTED_CHILD = """
+import os, signal, sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == MOMENT:
+            os.kill(os.getpid(), signal.SIGINT)
+MOMENT = sys.argv.pop(1)
+sys.meta_path.insert(0, Interrupt())
+from harness.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("imported", "arguments"),
+    [
+        ("typer", ["list"]),
+        ("harness.commands.exits", ["list"]),
+        ("typer.rich_utils", ["--help"]),
+        ("harness.commands.run", ["run", "doubling"]),
+        ("tasks.arithmetic", ["grade", "doubling"]),
+        ("harness.keep", ["keep", "doubling"]),
+        ("harness.embedded", ["embedded"]),
+    ],
+)
+def test_ctrl_c_while_something_is_imported_is_one_line(doubling: Path, imported: str, arguments: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_CHILD, imported, *arguments],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.stderr == "streak: interrupted; the same command starts again\n"
+    assert done.returncode == 130
+
+
+@pytest.mark.parametrize(
+    ("command", "moment"), [("grade", "harness.commands.grade.grade_run"), ("keep", "harness.commands.keep.keep_run")]
+)
+def test_ctrl_c_during_a_command_is_one_line(
+    doubling: Path, monkeypatch: pytest.MonkeyPatch, command: str, moment: str
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(moment, interrupt)
+    result = streak(command, doubling)
+
+    assert result.stderr == "streak: interrupted; the same command starts again\n"
+    assert result.exit_code == 130
+
+
 def test_list_names_everything_that_a_study_may_say() -> None:
     text = streak("list").stdout
 
@@ -222,11 +303,11 @@ def test_list_names_everything_that_a_study_may_say() -> None:
 def test_list_shows_one_section() -> None:
     text = streak("list", "rules").stdout
 
-    assert [line.split()[0] for line in text.splitlines()] == ["walk", "paper"]
+    assert [line.split()[0] for line in text.splitlines()] == list(RULES)
 
 
 def test_list_of_an_unknown_section_is_one_line() -> None:
-    assert_one_line(streak("list", "armz"), "'armz'", "tasks, engines, models, arms, shapes, rules")
+    assert_one_line(streak("list", "armz"), "'armz'", "tasks, engines, models, arms, drafting, shapes, rules")
 
 
 def light_command(*arguments: str) -> str:

@@ -7,8 +7,9 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
+from engines.cache import DecoderConfig, KVCache
 from engines.checkpoints import load_decoder, read_config, save_decoder
-from engines.decoder import Decoder, DecoderConfig, KVCache
+from engines.decoder import Decoder
 from tiny_models import TINY, sharpened
 
 SHAPE: dict[str, Any] = {
@@ -93,7 +94,7 @@ def test_a_committed_path_leaves_the_cache_as_if_only_its_rows_had_been_seen() -
     decoder(ids, torch.arange(4), causal(4), cache)
     cache.commit(4)
     decoder(tree, torch.tensor([4, 5, 5, 6]), mask, cache)
-    cache.commit_path([0, 2, 3])
+    cache.commit_path(0, [0, 2, 3])
     after_tree = decoder(torch.tensor([[50]]), torch.tensor([7]), None, cache)
 
     path = torch.tensor([[7, 9, 11, 13, 20, 40, 42, 50]])
@@ -103,7 +104,7 @@ def test_a_committed_path_leaves_the_cache_as_if_only_its_rows_had_been_seen() -
 def test_an_unsupported_architecture_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
 
-    with pytest.raises(ValueError, match="model_type 'mamba' is not supported; supported: qwen2, llama"):
+    with pytest.raises(ValueError, match="model_type 'mamba' is not supported; supported: qwen2, llama, Dream"):
         read_config(tmp_path)
 
 

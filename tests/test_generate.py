@@ -1,5 +1,6 @@
 """The measured half: what is asked of the engines, in which order, and what survives an end at any moment."""
 
+import json
 import os
 import random
 import signal
@@ -229,6 +230,60 @@ def test_a_run_folder_has_one_writer_at_a_time(study: Study, tmp_path: Path) -> 
 
     with first, pytest.raises(BlockingIOError, match="another process writes"):
         Session(study, problems, tmp_path, fake_engines())
+
+
+def unfit_engine(study: Study, arm: Arm) -> Engine:
+    raise ValueError("no such model")
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() if path.is_file() else b"" for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("there", [[], ["runs"], ["runs", "runs/doubling"], ["runs", "runs/doubling", "runs/other"]])
+def test_a_model_that_does_not_fit_leaves_no_run_folder(study: Study, tmp_path: Path, there: list[str]) -> None:
+    for name in there:
+        (tmp_path / name).mkdir()
+    before = contents(tmp_path)
+
+    session = Session(study, Doubling().problems(), tmp_path / "runs/doubling", unfit_engine)
+    with session, pytest.raises(ValueError, match="no such model"):
+        session.prepare()
+
+    assert contents(tmp_path) == before
+
+
+def test_a_model_that_does_not_fit_leaves_an_earlier_run_as_it_was(study: Study, tmp_path: Path) -> None:
+    run(study, tmp_path / "run")
+    before = contents(tmp_path)
+
+    session = Session(replace(study, samples=2), Doubling().problems(), tmp_path / "run", unfit_engine)
+    with session, pytest.raises(ValueError, match="no such model"):
+        session.prepare()
+
+    assert contents(tmp_path) == before
+
+
+def test_an_interrupted_warm_up_leaves_no_run_folder(
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(FakeEngine, "warm_up", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run(study, tmp_path / "run")
+
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("engines", [5, [5], [{"describe": 5, "engine_id": "x"}]])
+def test_a_row_of_sessions_that_is_none_is_named(study: Study, tmp_path: Path, engines: object) -> None:
+    row = {"session": 1, "event": "opened", "engines": engines}
+    (tmp_path / SESSIONS_FILE).write_text(json.dumps(row) + "\n")
+
+    with pytest.raises(ValueError, match=rf"{SESSIONS_FILE}: session 1: engines = .* is not allowed"):
+        run(study, tmp_path)
 
 
 def test_what_the_disk_refuses_is_raised_at_the_next_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

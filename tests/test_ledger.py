@@ -1,5 +1,6 @@
 """The ledger: nothing written is lost, nothing half written is read."""
 
+import fcntl
 import json
 import os
 import signal
@@ -195,6 +196,21 @@ def test_a_second_process_is_refused_until_the_first_has_closed(path: Path) -> N
     assert allowed.returncode == 0, allowed.stderr
 
 
+def test_a_ledger_that_is_taken_away_while_it_is_opened_is_not_written_to(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock = fcntl.flock
+
+    def take_away(descriptor: int, how: int) -> None:
+        path.unlink()
+        flock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", take_away)
+
+    with pytest.raises(BlockingIOError, match=f"{path}: another process just closed this ledger"):
+        Ledger(path)
+
+
 def test_a_full_disk_leaves_the_ledger_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = os.write
 
@@ -264,11 +280,11 @@ def test_a_damaged_gzip_file_is_an_error_that_names_it(tmp_path: Path) -> None:
         list(read_rows(path))
 
 
-def test_rows_that_are_no_generations_or_records_are_errors_that_name_the_file(tmp_path: Path) -> None:
+def test_rows_that_are_no_generations_or_records_are_errors_that_name_file_and_line(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     write_rows(path, [row(0) | {"budget_seconds": 1, "clock": "service", "policy": "last"}])
 
-    with pytest.raises(ValueError, match=f"{path}: not a generation: generation of schema None"):
+    with pytest.raises(ValueError, match=f"{path}:1: not a generation: generation of schema None"):
         list(read_generations(path))
-    with pytest.raises(ValueError, match=f"{path}: not a record: record of schema None"):
+    with pytest.raises(ValueError, match=f"{path}:1: not a record: record of schema None"):
         list(read_records(path))

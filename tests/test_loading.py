@@ -8,10 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import huggingface_hub
 import pandas as pd
 import pytest
+from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+from huggingface_hub.utils import hf_raise_for_status, httpx  # type: ignore[attr-defined]  # no list of exports
 
 from tasks.contract import Problem
+from tasks.gpqa import Gpqa
+from tasks.hub import GATED, UNREACHABLE, refusal
 from tasks.loading import Row, check_unique, load_rows, select
 
 ROWS = [{"problem": "1+1", "answer": "2"}, {"problem": "café", "answer": "007"}, {"problem": "x", "answer": "NA"}]
@@ -122,6 +127,12 @@ def test_a_source_of_neither_kind_is_refused(source: str) -> None:
         load_rows(source)
 
 
+@pytest.fixture
+def reachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No request goes out: the hub would give every data set."""
+    monkeypatch.setattr("tasks.hub.refusal", lambda source: None)
+
+
 def hub_that_raises(error: Exception) -> Callable[..., None]:
     def load_dataset(*_: object, **__: object) -> None:
         raise error
@@ -129,6 +140,7 @@ def hub_that_raises(error: Exception) -> Callable[..., None]:
     return load_dataset
 
 
+@pytest.mark.usefixtures("reachable")
 @pytest.mark.parametrize(
     ("error", "kind", "message"),
     [
@@ -153,6 +165,7 @@ def test_a_refusal_of_the_hub_is_one_line_with_what_to_do(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.usefixtures("reachable")
 def test_the_hub_is_asked_for_config_and_split(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
 
@@ -165,6 +178,71 @@ def test_the_hub_is_asked_for_config_and_split(monkeypatch: pytest.MonkeyPatch) 
 
     assert asked == [(("openai/gsm8k", "main"), {"split": "test"})]
     assert rows[2].where == "openai/gsm8k, row 3"
+
+
+def answer_of_the_hub(status: int, code: str) -> Exception:
+    """The error that the hub's answer becomes."""
+    request = httpx.Request("HEAD", "https://huggingface.co/datasets/o/d/resolve/main/README.md")
+    response = httpx.Response(status, headers={"X-Error-Code": code}, request=request)
+    with pytest.raises(HfHubHTTPError) as caught:
+        hf_raise_for_status(response)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (httpx.ConnectError("no route to host"), UNREACHABLE),
+        (httpx.ConnectTimeout("too slow"), UNREACHABLE),
+        (OfflineModeIsEnabled("HF_HUB_OFFLINE is set"), UNREACHABLE),
+        (answer_of_the_hub(401, "GatedRepo"), GATED),
+        (answer_of_the_hub(403, "GatedRepo"), GATED),
+        (answer_of_the_hub(404, "EntryNotFound"), None),
+        (answer_of_the_hub(503, ""), None),
+    ],
+)
+def test_one_request_tells_whether_the_hub_refuses(
+    error: Exception, message: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", hub_that_raises(error))
+
+    assert refusal("o/d") == message
+
+
+@pytest.mark.parametrize(
+    ("gated", "obstacle", "parts"),
+    [
+        (True, UNREACHABLE, ["it is gated: accept its terms at https://huggingface.co/datasets/o/d and set HF_TOKEN"]),
+        (False, GATED, ["gated on the hub; accept its terms at https://huggingface.co/datasets/o/d and set HF_TOKEN"]),
+        (
+            False,
+            UNREACHABLE,
+            ["the hub cannot be reached, and no copy is in the cache; check the network, or set source"],
+        ),
+    ],
+)
+def test_where_the_hub_refuses_only_the_cache_is_asked(
+    gated: bool, obstacle: str, parts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load_dataset(*_: object, **__: object) -> None:
+        assert datasets.config.HF_HUB_OFFLINE
+        raise ConnectionError("Couldn't reach 'o/d' on the Hub (OfflineModeIsEnabled)")
+
+    monkeypatch.setattr("tasks.hub.refusal", lambda source: obstacle)
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    with pytest.raises(OSError, match="set source to a local copy") as caught:
+        load_rows("o/d", config="c", gated=gated)
+
+    assert all(part in str(caught.value) for part in parts)
+    assert not datasets.config.HF_HUB_OFFLINE
+
+
+def test_a_gated_benchmark_says_so_without_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.hub.refusal", lambda source: UNREACHABLE)
+    monkeypatch.setattr(datasets, "load_dataset", hub_that_raises(ConnectionError("Couldn't reach the Hub")))
+
+    with pytest.raises(OSError, match=r"it is gated: accept its terms at \S+/Idavidrein/gpqa and set HF_TOKEN"):
+        Gpqa().problems()
 
 
 def test_the_libraries_speak_again_afterwards(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ DISTRIBUTION = "streak-harness"
 ROOMS = ("harness", "engines", "tasks", "analysis", "results")
 EMBEDDED = "engines/embedded"
 STUDIES = "results/studies/"
-COMMANDS = ("run", "grade", "demo", "list")
+COMMANDS = ("run", "grade", "keep", "demo", "list", "bench", "audit", "embedded")
 SLOW_TO_IMPORT = {"torch", "transformers", "datasets"}
 
 IMPORT_ALL_OF = """

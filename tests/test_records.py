@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,6 +97,96 @@ def test_a_record_of_another_schema_is_refused() -> None:
 
     with pytest.raises(ValueError, match=f"record of schema {SCHEMA + 1}; this version reads schema {SCHEMA}"):
         Record.from_json(row)
+
+
+WRONG_FIELDS = [
+    ({"arm": 5}, "arm = 5 is not allowed; allowed: a text"),
+    ({"temperature": "0"}, "temperature = '0' is not allowed; allowed: a finite number"),
+    ({"temperature": float("nan")}, "temperature = nan is not allowed"),
+    ({"temperature": 10**400}, "is not allowed; allowed: a finite number"),
+    ({"sample": True}, "sample = True is not allowed; allowed: a whole number"),
+    ({"budget_seconds": "1"}, "budget_seconds = '1' is not allowed; allowed: a finite number or null"),
+    ({"arms": 5}, "unknown field 'arms'; known fields: arm, arm_id, "),
+    ({"completion": [1]}, "completion = [1] is not allowed; allowed: an object"),
+    ({"completion.finish_reason": "done"}, "finish_reason = 'done' is not allowed; allowed: stop, length, budget, err"),
+    ({"completion.token_ids": [1, "2"]}, "token_ids = [1, '2'] is not allowed; allowed: a list, each a whole number"),
+    ({"completion.token_ids": 5}, "token_ids = 5 is not allowed"),
+    ({"completion.error": 5}, "error = 5 is not allowed; allowed: a text or null"),
+    ({"completion.text": ...}, "field 'text' is missing"),
+    ({"completion.rounds": []}, "the rounds = [] is not allowed; allowed: an object with a list per field"),
+    ({"completion.rounds": {"seconds": [1]}}, "the rounds' fields = ['seconds'] is not allowed; allowed: seconds, k"),
+    ({"completion.rounds.seconds": ["1", 2]}, "seconds = ['1', 2] is not allowed; allowed: a list, each a finite"),
+    ({"completion.rounds.kept": [1.5, 2]}, "kept = [1.5, 2] is not allowed; allowed: a list, each a whole number"),
+    ({"completion.rounds.kept": [1]}, "allowed: the same everywhere"),
+    ({"completion.rounds.kept": 1}, "an object with a list per field"),
+]
+
+
+def changed(row: dict[str, Any], changes: dict[str, object]) -> dict[str, Any]:
+    """The row with other values at some dotted places; `...` takes a field away."""
+    copy: dict[str, Any] = json.loads(json.dumps(row))
+    for place, value in changes.items():
+        *folders, name = place.split(".")
+        inner = copy
+        for folder in folders:
+            inner = inner[folder]
+        inner[name] = value
+        if value is ...:
+            del inner[name]
+    return copy
+
+
+@pytest.mark.parametrize(("changes", "message"), WRONG_FIELDS)
+def test_a_wrong_field_of_a_generation_is_named_with_file_and_line(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    path = tmp_path / "generations.jsonl"
+    rows = [GENERATION.to_json(), changed(GENERATION.to_json() | {"sample": 3}, changes)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    with pytest.raises(ValueError, match=f"^{path}:2: not a generation: ") as caught:
+        list(read_generations(path))
+
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"verdict": "right"}, "verdict = 'right' is not allowed; allowed: correct, incorrect, no_answer"),
+        ({"cut": 1}, "cut = 1 is not allowed; allowed: true or false"),
+        ({"answer": 42}, "answer = 42 is not allowed; allowed: a text or null"),
+        ({"tokens": ...}, "field 'tokens' is missing"),
+    ],
+)
+def test_a_wrong_field_of_a_record_is_named_with_file_and_line(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    path = tmp_path / "records.jsonl"
+    path.write_text(json.dumps(changed(RECORD.to_json(), changes)) + "\n")
+
+    with pytest.raises(ValueError, match=f"^{path}:1: not a record: ") as caught:
+        list(read_records(path))
+
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("changes", [{"arm_id": ...}, {"problem_id": [1]}])
+def test_a_row_without_a_key_is_named_with_file_and_line(tmp_path: Path, changes: dict[str, object]) -> None:
+    path = tmp_path / "generations.jsonl"
+    path.write_text(json.dumps(changed(GENERATION.to_json(), changes)) + "\n")
+
+    with pytest.raises(ValueError, match=f"^{path}:1: "):
+        list(read_generations(path))
+    with pytest.raises(ValueError, match=f"^{path}:1: "):
+        Ledger(path)
+
+
+def test_a_generation_of_before_a_field_was_added_is_read(tmp_path: Path) -> None:
+    row = changed(GENERATION.to_json(), {"completion.cached_tokens": ...})
+
+    assert Generation.from_json(row) == GENERATION
 
 
 def test_an_unknown_verdict_is_refused() -> None:

@@ -14,7 +14,7 @@ from engines.chat import ChatTokenizer
 from engines.checkpoints import load_decoder, read_drafter_config
 from engines.contract import Request, Rule, Sampling, Shape, Speculation
 from engines.decoder import Decoder
-from engines.drafter import DiffusionDrafter
+from engines.drafters.diffusion import DiffusionDrafter
 from engines.reference import ReferenceEngine
 from results.records import Completion
 from tiny_models import TINY, write_decoder, write_drafter, write_model
@@ -78,9 +78,9 @@ def test_cached_marginals_equal_those_of_a_drafter_that_starts_anew(models: Path
 
     worst = 0.0
     for length in (9, 10, 14, 30):
-        fresh = DiffusionDrafter(decoder, config, window=5, capacity=64).marginals(tokens[:length])
-        cached = drafter.marginals(tokens[:length])
-        worst = max(worst, float((cached - fresh)[:, 5:].abs().max()))
+        fresh = DiffusionDrafter(decoder, config, window=5, capacity=64).marginals([tokens[:length]])
+        cached = drafter.marginals([tokens[:length]])
+        worst = max(worst, float((cached - fresh)[..., 5:].abs().max()))
 
     assert worst < 1e-4
 
@@ -90,7 +90,7 @@ def test_the_mask_token_is_never_proposed(models: Path) -> None:
     config = read_drafter_config(folder)
     drafter = DiffusionDrafter(load_decoder(folder, torch.float32), config, window=5, capacity=64)
 
-    assert (drafter.marginals([7, 8, 9])[:, config.mask_token_id] == float("-inf")).all()
+    assert (drafter.marginals([[7, 8, 9]])[..., config.mask_token_id] == float("-inf")).all()
 
 
 def test_tokens_after_the_end_token_of_an_accepted_run_are_not_kept(models: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_spent_budget_ends_the_answer_with_its_partial_text(models: Path) -> N
 
     answer = engine.complete(hurried)
 
-    assert (answer.finish_reason, len(answer.rounds)) == ("budget", 2)
+    assert (answer.finish_reason, len(answer.rounds)) == ("budget", 1)
 
 
 def test_a_token_cap_ends_the_answer(models: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_drafter_without_mask_token_is_refused(models: Path) -> None:
 
 def test_a_drafter_of_another_vocabulary_is_refused(models: Path, tmp_path: Path) -> None:
     other = Decoder(dataclasses.replace(TINY, vocab_size=520))
-    write_decoder(tmp_path / "other", other, mask_token_id=4, logits_shift=1)
+    write_decoder(tmp_path / "other", other, extra={"mask_token_id": 4, "logits_shift": 1})
 
     with pytest.raises(ValueError, match="the drafter's vocabulary has 520 entries"):
         ReferenceEngine(str(models / "verifier"), speculation=Speculation(drafter=str(tmp_path / "other")))
@@ -200,7 +200,7 @@ def test_an_unknown_model_is_named_with_what_a_model_can_be() -> None:
         ("hidden_act", "gelu", "hidden_act 'gelu' is not supported; supported: silu"),
         ("use_sliding_window", True, "use_sliding_window True is not supported"),
         ("num_hidden_layers", 1, r"weight 'model\.layers\.1\.\S+' has no place in the model"),
-        ("hidden_size", "32", "hidden_size = '32' is not allowed; it must be a whole number from 1 on"),
+        ("hidden_size", "32", "hidden_size = '32' is not allowed; it must be a whole number from 1 to"),
         ("intermediate_size", 40, r"weight 'layers\.0\.gate_up\.weight' has the shape \(96, 32\)"),
         ("vocab_size", 600, r"weight 'embed\.weight' has the shape \(512, 32\), config.json asks for \(600, 32\)"),
     ],

@@ -1,11 +1,13 @@
 """What a study.toml may say, and which changes of it ask for new answers."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from engines.contract import RULES, SHAPES, Speculation
+from engines.contract import DRAFTINGS, EXACT_FOR, RULES, SHAPES, Speculation
 from harness import catalog
+from harness.plan import plan_jobs
 from harness.study import FORMAT_KEYS, SPECULATION_KEYS, Study, read_study
 from small_study import use_fakes, write_study
 
@@ -134,7 +136,7 @@ def test_a_model_directory_beside_the_study_is_found(tmp_path: Path) -> None:
     [
         (
             ("[arm.fast]", "[arm.fast]\nwindows = 3"),
-            "unknown key 'windows' in [arm.fast]; known keys: draft_temperature",
+            "unknown key 'windows' in [arm.fast]; known keys: cross_tokenizer, draft_temperature",
         ),
         (("[arm.fast]", "[arms.fast]"), "unknown key 'arms' in the study; known keys: arm, budgets"),
         (("max_tokens", "max_token"), "unknown key 'max_token' in [sampling]"),
@@ -198,10 +200,66 @@ def test_a_missing_study_is_named(tmp_path: Path) -> None:
 
 def test_the_catalog_says_what_every_setting_shape_and_rule_is() -> None:
     assert set(catalog.ARM_SETTINGS) == {*SPECULATION_KEYS, *FORMAT_KEYS, "temperatures"}
+    assert set(catalog.DRAFTINGS) == set(DRAFTINGS)
     assert set(catalog.SHAPES) == set(SHAPES)
     assert set(catalog.RULES) == set(RULES)
 
 
-def test_a_draft_temperature_on_a_chain_is_refused_since_it_would_change_nothing() -> None:
-    with pytest.raises(ValueError, match=r"draft_temperature = 0\.5 is not allowed; allowed: 1 for shape 'chain'"):
-        Speculation(drafter="d", draft_temperature=0.5)
+@pytest.mark.parametrize(
+    ("arm", "message"),
+    [
+        ({"rule": "leviathan", "shape": "tree", "nodes": 24}, "rule = 'leviathan' .* for shape 'tree': walk, paper"),
+        ({"rule": "block", "shape": "iid", "num_drafts": 4}, "for shape 'iid': walk, paper, specinfer, traversal"),
+        ({"rule": "leviathan", "steps": 2}, "steps = 2 is not allowed; allowed: 1 for rule 'leviathan'"),
+        ({"rule": "leviathan", "cross_tokenizer": True}, "cross_tokenizer = True .* false for rule 'leviathan'"),
+        ({"rule": "block", "drafter": ("d", "e")}, "one model for rule 'block'"),
+        ({"shape": "tree", "nodes": 15}, "nodes = 15 .* from the window, 16, to 1024, or 'auto'"),
+        ({"shape": "tree"}, "nodes = None is not allowed"),
+        ({"nodes": 24}, "nodes = 24 is not allowed; allowed: nothing, unless the shape is 'tree'"),
+        ({"shape": "iid", "num_drafts": 0}, "num_drafts = 0"),
+        ({"window": 0}, "window = 0 is not allowed; allowed: a whole number from 1 to 256, or 'auto'"),
+        ({"window": "auto", "shape": "iid", "num_drafts": 4}, "window = 'auto'"),
+        ({"drafting": "ngram"}, "drafter = 'd' is not allowed; allowed: none for drafting 'ngram'"),
+        ({"drafting": "autoregressive", "steps": 2}, "steps = 2"),
+        ({"drafter": ()}, "drafter"),
+        ({"drafter": ("d", "d")}, "different models"),
+        ({"draft_temperature": -1.0}, r"draft_temperature = -1\.0 is not allowed; allowed: 0, or a finite number"),
+    ],
+)
+def test_an_arm_that_cannot_be_exact_or_makes_no_sense_is_refused(arm: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Speculation(**{"drafter": "d", **arm})
+
+
+def test_rules_that_weigh_the_drafters_law_draft_at_the_requests_temperature() -> None:
+    drafts = [
+        Speculation(drafter="d", rule=rule).drafting_temperature(0.7) for rule in RULES if "chain" in EXACT_FOR[rule]
+    ]
+
+    assert drafts == [0.0, 0.0, 0.7, 0.7, 0.7, 0.7]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("top_p = 0.0", r"\[sampling\]: top_p = 0\.0 is not allowed"),
+        ("top_k = -1", "top_k = -1"),
+        ("logit_bias = {a = 1.0}", "logit_bias = .* a table of token ids to numbers"),
+        ("repetition_penalty = 0", "repetition_penalty"),
+    ],
+)
+def test_a_law_that_is_none_is_refused(tmp_path: Path, line: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_study(write_study(tmp_path, ("max_tokens = 100", f"max_tokens = 100\n{line}")))
+
+
+def test_a_law_reaches_the_requests_and_the_arm_id(tmp_path: Path) -> None:
+    plain = read_study(write_study(tmp_path / "a"))
+    warped = read_study(
+        write_study(tmp_path / "b", ("max_tokens = 100", "max_tokens = 100\ntop_p = 0.9\nlogit_bias = {17 = -2.5}"))
+    )
+
+    (job, *_) = plan_jobs(warped, list(warped.build_task().problems()))
+
+    assert (job.request.sampling.top_p, job.request.sampling.logit_bias) == (0.9, ((17, -2.5),))
+    assert set(identities(plain)).isdisjoint(identities(warped))

@@ -279,6 +279,7 @@ def test_gpqa_without_access_says_what_to_do_in_one_line(monkeypatch: pytest.Mon
     def refuse(*_: object, **__: object) -> None:
         raise datasets.exceptions.DatasetNotFoundError("Dataset 'Idavidrein/gpqa' is a gated dataset on the Hub.\nAsk.")
 
+    monkeypatch.setattr("tasks.hub.refusal", lambda source: None)
     monkeypatch.setattr(datasets, "load_dataset", refuse)
 
     with pytest.raises(OSError, match=r"Idavidrein/gpqa .*gated on the hub; accept its terms at https") as caught:

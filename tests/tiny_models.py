@@ -1,12 +1,15 @@
 """Tiny random models with a real tokenizer, as directories: what the engine tests run on."""
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import torch
 
+from engines.cache import DecoderConfig
 from engines.checkpoints import save_decoder
-from engines.decoder import Decoder, DecoderConfig
+from engines.decoder import Decoder
 from engines.embedded.pretraining import new_verifier
 from engines.embedded.tokenizer import VOCAB_SIZE, build_tokenizer
 
@@ -32,14 +35,33 @@ def sharpened(config: DecoderConfig, seed: int) -> Decoder:
     return decoder
 
 
-def write_model(folder: Path, *, seed: int = 0, tokenizer: bool = True, **extra: int) -> Path:
-    """A verifier's directory; with mask_token_id and logits_shift in `extra` a drafter's."""
-    return write_decoder(folder, sharpened(TINY, seed), tokenizer=tokenizer, **extra)
+def write_model(
+    folder: Path, *, seed: int = 0, tokenizer: bool = True, layers: int | None = None, **extra: int | str
+) -> Path:
+    """A verifier's directory, of its first layers only if so told; with mask_token_id in `extra` a drafter's."""
+    decoder = sharpened(TINY, seed)
+    decoder = shortened(decoder, layers) if layers else decoder
+    return write_decoder(folder, decoder, tokenizer=tokenizer, extra=extra)
 
 
-def write_decoder(folder: Path, decoder: Decoder, *, tokenizer: bool = True, **extra: int) -> Path:
+def shortened(decoder: Decoder, layers: int) -> Decoder:
+    """The decoder's first layers with its embeddings and norm: some of its guesses are right."""
+    short = Decoder(dataclasses.replace(decoder.config, num_hidden_layers=layers))
+    state = decoder.state_dict()
+    short.load_state_dict({name: state[name] for name in short.state_dict()})
+    return short
+
+
+def write_decoder(
+    folder: Path,
+    decoder: Decoder,
+    *,
+    tokenizer: bool = True,
+    texts: Sequence[str] = TEXTS,
+    extra: Mapping[str, int | str] = MappingProxyType({}),
+) -> Path:
     """The given decoder as a model directory."""
-    chat = build_tokenizer(TEXTS)
+    chat = build_tokenizer(texts)
     special = {"eos_token_id": int(chat.eos_token_id), "pad_token_id": int(chat.pad_token_id)}
     save_decoder(decoder, folder, extra={**special, **extra}, dtype=torch.float32)
     if tokenizer:
@@ -47,10 +69,16 @@ def write_decoder(folder: Path, decoder: Decoder, *, tokenizer: bool = True, **e
     return folder
 
 
-def write_drafter(folder: Path, *, logits_shift: int = 1, near: int | None = 0) -> Path:
+def write_drafter(folder: Path, *, logits_shift: int = 1, near: int | None = 0, draft_prefix: str = "causal") -> Path:
     """A drafter's directory: one layer of the verifier of seed `near`, so that some of its drafts are right."""
-    verifier = sharpened(TINY, near or 0)
-    drafter = Decoder(dataclasses.replace(TINY, num_hidden_layers=1))
-    state = verifier.state_dict()
-    drafter.load_state_dict({name: state[name] for name in drafter.state_dict()})
-    return write_decoder(folder, drafter, mask_token_id=4, logits_shift=logits_shift)
+    drafter = shortened(sharpened(TINY, near or 0), 1)
+    return write_decoder(
+        folder, drafter, extra={"mask_token_id": 4, "logits_shift": logits_shift, "draft_prefix": draft_prefix}
+    )
+
+
+def write_other_tokens(folder: Path) -> Path:
+    """A drafter whose tokenizer was trained on other texts, so that it cuts and numbers most words otherwise."""
+    other = ("step by step we find the coins", "how many has she first", "work 17 42 59 answer boxed")
+    drafter = shortened(sharpened(TINY, 0), 1)
+    return write_decoder(folder, drafter, texts=other, extra={"mask_token_id": 4, "logits_shift": 1})

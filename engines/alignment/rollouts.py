@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from engines.alignment.examples import Example
-from engines.decoder import Decoder, KVCache, causal_mask
-from engines.speculative.distributions import target_tokens
+from engines.cache import KVCache
+from engines.contract import Sampling
+from engines.decoder import Decoder, causal_mask
+from engines.speculative.distributions import perturbed
 
 HIDDEN = float("-inf")
 
@@ -26,7 +28,7 @@ def left_padded(prompts: Sequence[list[int]], pad_id: int) -> tuple[Tensor, Tens
 def draw(scores: Tensor, temperature: float, generator: torch.Generator) -> Tensor:
     """One token per row of scores [B, V]."""
     noise = -torch.empty(scores.shape).exponential_(generator=generator).log() if temperature else None
-    return target_tokens(scores, temperature, noise)
+    return perturbed(scores, Sampling(temperature=temperature), noise).argmax(dim=-1)
 
 
 @torch.inference_mode()
@@ -56,8 +58,8 @@ def continue_batch(
     tokens = draw(decoder.logits(hidden[:, -1]).float(), temperature, generator)
     drawn, ended = [tokens], tokens == end_id
     while len(drawn) < max_tokens and not bool(ended.all()):
-        positions = (cache.length - padding)[:, None]
-        hidden = decoder(tokens[:, None], positions, visible[..., : cache.length + 1], cache)
+        positions = (cache.end - padding)[:, None]
+        hidden = decoder(tokens[:, None], positions, visible[..., : cache.end + 1], cache)
         cache.commit(1)
         tokens = draw(decoder.logits(hidden[:, -1]).float(), temperature, generator)
         drawn.append(tokens)

@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 from engines.alignment.examples import Example
 from engines.alignment.windows import pad_sequences
-from engines.decoder import Decoder, DecoderConfig, causal_mask
+from engines.cache import DecoderConfig
+from engines.decoder import Decoder, causal_mask
 
 IGNORED = -100
 

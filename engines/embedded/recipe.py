@@ -16,9 +16,10 @@ from engines.alignment.drafting import DraftTraining, Objective, drafter_from_ve
 from engines.alignment.examples import Example
 from engines.alignment.rollouts import sample_rollouts
 from engines.alignment.trainer import Progress, Schedule, train
+from engines.cache import DecoderConfig
 from engines.chat import ChatTokenizer
 from engines.checkpoints import DrafterConfig, load_decoder, save_decoder
-from engines.decoder import Decoder, DecoderConfig
+from engines.decoder import Decoder
 from engines.embedded.pretraining import new_verifier, pretraining_loss
 from engines.embedded.tokenizer import VOCAB_SIZE, build_tokenizer
 

@@ -4,7 +4,7 @@ Knows texts only. It splits text as Qwen2's tokenizer does (digits one by one, s
 loaders take Qwen2's splitting for every model of that type, whatever its tokenizer file says.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen2Tokenizer
@@ -19,15 +19,17 @@ CHAT_TEMPLATE = (
 )
 
 
-def build_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
-    """Train the tokenizer on sample texts of the world."""
+def build_tokenizer(
+    texts: Iterable[str], vocab_size: int = VOCAB_SIZE, alphabet: Sequence[str] | None = None
+) -> PreTrainedTokenizerFast:
+    """Train the tokenizer on sample texts of the world; without an alphabet it can spell any text, byte by byte."""
     qwen2 = Qwen2Tokenizer().backend_tokenizer
     pieces = Tokenizer(models.BPE())
     pieces.normalizer, pieces.pre_tokenizer, pieces.decoder = qwen2.normalizer, qwen2.pre_tokenizer, qwen2.decoder
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCAB_SIZE,
+        vocab_size=vocab_size,
         special_tokens=list(SPECIAL_TOKENS),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet() if alphabet is None else list(alphabet),
         show_progress=False,
     )
     pieces.train_from_iterator(texts, trainer)

@@ -1,9 +1,12 @@
-"""Draft shapes: from the marginals of one denoising step to a tree of candidate tokens.
+"""Draft shapes: from the marginals of a denoised window to trees of candidate tokens.
 
-Knows tensors only. `chain` is the argmax of every place; `iid` are K joint drafts, the first of them the argmax chain
-and the others are samples, merged into a trie. The drafts of `iid` are for rules that need no draft probabilities.
+Knows tensors only. `chain` is one draft, `iid` are K joint drafts merged into a trie, `tree` is the argmax chain and
+then, best first, the nodes of largest product of marginals (DDTree, arXiv 2604.12989). A draft temperature of 0 takes
+the argmax of every place.
 """
 
+import heapq
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -42,9 +45,19 @@ class DraftTree(NamedTuple):
             below[parent + 1][token] = node
         return below
 
+    def first(self, count: int) -> "DraftTree":
+        """The tree of the first `count` nodes, one draft per leaf of it."""
+        parents = self.parents[:count]
+        inner = set(parents)
+        leaves = [node for node in range(len(parents)) if node not in inner]
+        return DraftTree(self.tokens[:count], parents, self.depths[:count], leaves)
 
-def trie(drafts: list[list[int]]) -> DraftTree:
-    """Merge drafts with common beginnings into one tree."""
+
+NO_DRAFT = DraftTree([], [], [], [])
+
+
+def trie(drafts: Sequence[Sequence[int]]) -> DraftTree:
+    """Merge drafts with common beginnings into one tree; empty drafts are left out."""
     tree = DraftTree([], [], [], [])
     below: dict[tuple[int, int], int] = {}
     for draft in drafts:
@@ -57,20 +70,100 @@ def trie(drafts: list[list[int]]) -> DraftTree:
                 tree.parents.append(node)
                 tree.depths.append(depth)
             node = child
-        tree.leaves.append(node)
+        if draft:
+            tree.leaves.append(node)
     return tree
 
 
 def draft_chain(marginals: Tensor) -> DraftTree:
-    """The argmax chain. marginals: [G, V] scores."""
+    """The most likely token of every place. marginals: [G, V] scores."""
     return trie([marginals.argmax(dim=-1).tolist()])
 
 
-def draft_iid(marginals: Tensor, num_drafts: int, temperature: float, generator: torch.Generator) -> DraftTree:
-    """The argmax chain and num_drafts - 1 joint samples, as a trie. marginals: [G, V] scores; temperature > 0."""
-    law = torch.softmax(marginals.float() / temperature, dim=-1)
-    sampled = torch.multinomial(law, num_drafts - 1, replacement=True, generator=generator)
-    return trie([marginals.argmax(dim=-1).tolist(), *sampled.T.tolist()])
+def draft_samples(laws: Tensor, count: int, generator: torch.Generator, *, argmax: Tensor | None = None) -> DraftTree:
+    """`count` joint drafts as a trie, each place drawn from its own law.
+
+    Shapes:
+        laws:   [G, V] probabilities
+        argmax: [G, V] scores whose argmax chain takes the place of the first draft; rules that weigh the drafter's law
+                are exact for true samples only, so for them nothing is swapped in
+    """
+    swapped = [] if argmax is None else [argmax.argmax(dim=-1).tolist()]
+    drawn = torch.multinomial(laws, count - len(swapped), replacement=True, generator=generator)
+    return trie(swapped + drawn.T.tolist())
+
+
+class RankedTree(NamedTuple):
+    """A tree with the drafter's log-probability of each node's path."""
+
+    tree: DraftTree
+    path_logs: list[float]
+
+
+def ranked_chain(marginals: Tensor) -> RankedTree:
+    """The argmax chain with its log-probabilities. marginals: [G, V] scores."""
+    best = torch.log_softmax(marginals.float(), dim=-1).max(dim=-1)
+    return RankedTree(trie([best.indices.tolist()]), best.values.cumsum(dim=-1).tolist())
+
+
+def draft_tree(marginals: Tensor, nodes: int, *, floor: float | None = None) -> RankedTree:
+    """The argmax chain, then the nodes of largest product of marginals, best first, up to `nodes` in all.
+
+    Every next node is either the next most likely sibling of one that is there or its most likely child, so a heap
+    of these finds the best ones without looking at the others.
+
+    Args:
+        marginals: [G, V] scores
+        nodes: node budget, at least G without a floor
+        floor: log-probability below which no node is wanted. The chain, too, then grows only as far as it is among the
+            best: every beginning of the result is the best tree of its size
+    """
+    window = marginals.shape[0]
+    ranked = torch.log_softmax(marginals.float(), dim=-1).topk(min(nodes, marginals.shape[1]), dim=-1)
+    grown = Growth(ranked.indices.tolist(), ranked.values.tolist())
+    if floor is None:
+        node = ROOT
+        for depth in range(window):
+            node = grown.add(node, depth, 0)
+    else:
+        grown.offer(ROOT, 0, 0)
+    while grown.heap and len(grown.path_logs) < nodes:
+        loss, depth, parent, rank = heapq.heappop(grown.heap)
+        if floor is not None and -loss < floor:
+            break
+        grown.offer(grown.add(parent, depth, rank), depth + 1, 0)
+    return RankedTree(grown.tree.first(len(grown.path_logs)), grown.path_logs)
+
+
+class Growth:
+    """A tree as it grows, and the heap of the nodes that could be next.
+
+    tokens, logs: for every place the most likely tokens in order, and their log-probabilities
+    """
+
+    def __init__(self, tokens: list[list[int]], logs: list[list[float]]) -> None:
+        self.tokens, self.logs = tokens, logs
+        self.tree = DraftTree([], [], [], [])
+        self.path_logs: list[float] = []
+        self.heap: list[tuple[float, int, int, int]] = []  # -log of the path, depth, parent, rank among its siblings
+
+    def above(self, parent: int) -> float:
+        """Log-probability of the path to `parent`."""
+        return 0.0 if parent == ROOT else self.path_logs[parent]
+
+    def offer(self, parent: int, depth: int, rank: int) -> None:
+        """Put a node that could be next on the heap."""
+        if depth < len(self.logs) and rank < len(self.logs[depth]) and self.logs[depth][rank] > float("-inf"):
+            heapq.heappush(self.heap, (-self.above(parent) - self.logs[depth][rank], depth, parent, rank))
+
+    def add(self, parent: int, depth: int, rank: int) -> int:
+        """Add a node and offer its next sibling; returns the node."""
+        self.tree.tokens.append(self.tokens[depth][rank])
+        self.tree.parents.append(parent)
+        self.tree.depths.append(depth + 1)
+        self.path_logs.append(self.above(parent) + self.logs[depth][rank])
+        self.offer(parent, depth, rank + 1)
+        return len(self.path_logs) - 1
 
 
 def ancestors_mask(tree: DraftTree, visible: int, dtype: torch.dtype) -> Tensor:

@@ -5,7 +5,7 @@ from pathlib import Path
 import typer
 
 from engines.alignment.trainer import Progress
-from harness.commands.exits import INTERRUPTED, plain_errors
+from harness.commands.exits import INTERRUPTED, plain_errors, refuse_file
 
 STEPS_A_LINE = 25
 
@@ -36,6 +36,7 @@ def embedded(work: Path, threads: int, stage_minutes: float) -> None:
 
     try:
         with plain_errors():
+            refuse_file("--work", work)
             done = build(work, threads=threads, stage_seconds=60 * stage_minutes, listen=Lines().tell)
     except KeyboardInterrupt:
         typer.echo(f"streak: interrupted; {work} keeps what is done; the same command goes on", err=True)

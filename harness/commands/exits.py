@@ -9,7 +9,9 @@ from pathlib import Path
 
 import typer
 
-BAD_INPUT, INTERRUPTED = 2, 130
+from harness import interrupts
+
+BAD_INPUT, INTERRUPTED = 2, interrupts.EXIT_CODE
 RUNS = Path("runs")
 
 
@@ -21,6 +23,13 @@ def plain_errors() -> Iterator[None]:
     except (ValueError, OSError) as error:
         typer.echo(f"streak: {one_line(error)}", err=True)
         raise typer.Exit(BAD_INPUT) from None
+
+
+def refuse_file(option: str, folder: Path) -> None:
+    """Raise ValueError, naming the option, where a file stands in the way of a folder that is to be written."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise ValueError(f"{option}: {there} is a file; it must be a folder, there or not yet")
 
 
 def one_line(error: Exception) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import typer
 
-from harness.commands.exits import plain_errors
+from harness.commands.exits import plain_errors, refuse_file
 from harness.grade import Graded, grade_run, headline_policy
 from harness.keep import restore_run
 from harness.report import Report, draw_report
@@ -16,6 +16,7 @@ def grade(study_path: Path, out: Path, source: Path | None) -> None:
     """Grade a study's run folder; one that is not there yet comes from the kept study."""
     with plain_errors():
         study = read_study(study_path, source)
+        refuse_file("--out", out / study.name)
         if restore_run(study.folder, out / study.name):
             typer.echo(f"{study.folder}: generations taken from the kept study")
         task = study.build_task()

@@ -17,6 +17,7 @@ def catalogue() -> dict[str, dict[str, str]]:
         "engines": {name: entry.about for name, entry in catalog.ENGINES.items()},
         "models": models,
         "arms": catalog.ARM_SETTINGS,
+        "drafting": {str(name): about for name, about in catalog.DRAFTINGS.items()},
         "shapes": {str(name): about for name, about in catalog.SHAPES.items()},
         "rules": {str(name): about for name, about in catalog.RULES.items()},
     }

@@ -5,7 +5,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from harness.commands.exits import INTERRUPTED, RUNS, plain_errors
+from harness.commands.exits import INTERRUPTED, RUNS, plain_errors, refuse_file
 from harness.commands.grade import grade_and_report
 from harness.generate import Session, SessionResult
 from harness.grade import Graded, Grader, headline_policy
@@ -19,6 +19,7 @@ def run(study_path: Path, out: Path, source: Path | None) -> None:
     """Run a study into its folder below `out`; what is there already is kept."""
     with plain_errors():
         study = read_study(study_path, source)
+        refuse_file("--out", out / study.name)
     where = "" if out == RUNS else f" --out {out}"
     where += f" --source {source}" if source else ""
     run_study(study, out / study.name, again=f"streak run {study_path}{where}")

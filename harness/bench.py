@@ -1,0 +1,278 @@
+"""The bench: a study's arms on the same prompts, timed in memory, and what their seconds say of speculation.
+
+Grades nothing and writes nothing. All engines are open and warm; requests are made one by one in the plan's order
+(A B B A). Afterwards each arm's forwards are timed alone, at the mean context and the mean number of drafted nodes of
+its own rounds: what is left between them and the measured seconds is not the models'. Clock `decode`.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from engines.contract import LARGEST_WINDOW, BareForwards, Engine
+from harness.generate import WARM_UP_PROBLEMS, OpenEngine, Progress, complete, engine_id, open_engine
+from harness.plan import plan_jobs
+from harness.study import Arm, Cell, Study
+from results.acceptance import Acceptance, acceptance
+from results.costs import break_even_tau, needed_tau, speed_limit
+from results.provenance import collect_provenance
+from results.records import Clock, Completion, Generation
+from tasks.contract import Problem
+
+BENCH_STUDY = Path(__file__).with_name("bench.toml")
+CLOCK: Clock = "decode"
+SPEEDUPS = (2, 3, 4)
+"""For which the bench says how much tau they take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bare:
+    """An arm's forwards timed apart after `context` tokens with `nodes` drafted ones, and the baseline's plain step."""
+
+    context: int
+    nodes: int
+    step_seconds: float
+    forwards: BareForwards
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmResult:
+    """What the bench found for an arm at one temperature.
+
+    speeds:     its row of analysis.headline
+    bare:       None where it made no round, or where the baseline itself speculates
+    Numbers that cannot be computed are NaN here and null in JSON.
+    """
+
+    cell: Cell
+    speeds: Mapping[str, Any]
+    acceptance: Acceptance
+    bare: Bare | None
+
+    @property
+    def round_seconds(self) -> float:
+        """Mean seconds of a round."""
+        return sum(float(self.speeds[f"{part}_ms"]) for part in ("draft", "verify", "other")) / 1000
+
+    @property
+    def step_seconds(self) -> float:
+        """Mean seconds of the baseline's tokens on the same problems; the headline's break-even counts the bonus."""
+        return self.round_seconds / float(self.speeds["break_even"])
+
+    @property
+    def break_even_tau(self) -> float:
+        """From which on the arm pays, at the measured seconds."""
+        return break_even_tau(step_seconds=self.step_seconds, round_seconds=self.round_seconds)
+
+    def needed_tau(self, speedup: float) -> float:
+        """What a speed-up takes, at the measured seconds."""
+        return needed_tau(speedup, step_seconds=self.step_seconds, round_seconds=self.round_seconds)
+
+    @property
+    def limit(self) -> float:
+        """The speed-up at this tau if rounds and steps were bare forwards."""
+        if self.bare is None:
+            return math.nan
+        return speed_limit(
+            float(self.speeds["tau"]),
+            step_seconds=self.bare.step_seconds,
+            draft_seconds=self.bare.forwards.draft_seconds,
+            verify_seconds=self.bare.forwards.verify_seconds,
+        )
+
+    @property
+    def limit_share(self) -> float:
+        """Share of the limit that was reached."""
+        return float(self.speeds["speedup"]) / self.limit
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        bare = self.bare and {
+            "context": self.bare.context,
+            "nodes": self.bare.nodes,
+            "step_ms": 1000 * self.bare.step_seconds,
+            "draft_ms": 1000 * self.bare.forwards.draft_seconds,
+            "verify_ms": 1000 * self.bare.forwards.verify_seconds,
+        }
+        return {
+            "temperature": self.cell.temperature,
+            "tokens_per_second": known(self.speeds["tokens_per_second"]),
+            "speedup": self._interval("speedup"),
+            "median_speedup": self._interval("median_speedup"),
+            "tau": known(self.speeds["tau"]),
+            "tau_with_bonus": known(self.speeds["tau_with_bonus"]),
+            "break_even_tau": known(self.break_even_tau),
+            "needed_tau": {str(speedup): known(self.needed_tau(speedup)) for speedup in SPEEDUPS},
+            "ms": {part: known(self.speeds[f"{part}_ms"]) for part in ("draft", "verify", "other")},
+            "limit": known(self.limit),
+            "limit_share": known(self.limit_share),
+            "bare": bare,
+            "alpha": [known(alpha) for alpha in self.acceptance.alpha],
+            "survival": [known(survival) for survival in self.acceptance.survival],
+            "tested": [position.tested for position in self.acceptance.positions],
+            "n_problems": self.speeds["problems_timed"],
+            "rounds": self.acceptance.rounds,
+            "errors": self.speeds["errors"],
+        }
+
+    def _interval(self, name: str) -> dict[str, float | None]:
+        ends = {"value": name, "low": f"{name}_low", "high": f"{name}_high"}
+        return {end: known(self.speeds[column]) for end, column in ends.items()}
+
+
+class Bench:
+    """The engines of a study's arms and what they are asked; a context manager. Arms with equal settings share one."""
+
+    def __init__(self, study: Study, problems: Sequence[Problem], open_engine: OpenEngine = open_engine) -> None:
+        self.study = study
+        self.jobs = plan_jobs(study, problems)
+        self.facts: dict[str, dict[str, Any]] = {}
+        self._open_engine = open_engine
+        self._names = {arm.name: engine_id(study, arm) for arm in study.arms}
+        self._engines: dict[str, Engine] = {}
+        self._bare: dict[tuple[str, int, int], BareForwards] = {}
+        self._stack = ExitStack()
+
+    def prepare(self) -> None:
+        """Open and warm up all engines. Raises ValueError for whatever is wrong with a model."""
+        for arm in self.study.arms:
+            name = self._names[arm.name]
+            if name not in self._engines:
+                engine = self._engines[name] = open_named(self.study, arm, self._open_engine)
+                self._stack.callback(engine.close)
+                self.facts[name] = {"engine_id": name, "arms": [], "describe": engine.describe()}
+            self.facts[name]["arms"].append(arm.name)
+        for name, engine in self._engines.items():
+            own = [job.request for job in self.jobs if self._names[job.cell.arm.name] == name]
+            self.facts[name]["warm_up"] = asdict(engine.warm_up(own[:WARM_UP_PROBLEMS]))
+
+    def run(self, progress: Progress) -> list[Generation]:
+        """Make all requests, in the plan's order."""
+        generations: list[Generation] = []
+        engine_seconds = 0.0
+        progress.start(self.jobs, 0)
+        try:
+            for job in self.jobs:
+                completion = complete(self._engines[self._names[job.cell.arm.name]], job)
+                engine_seconds += completion.seconds
+                generations.append(job.generation(completion))
+                progress.note(job, generations[-1], engine_seconds)
+        finally:
+            progress.close()
+        return generations
+
+    def results(self, generations: Sequence[Generation]) -> list[ArmResult]:
+        """Speeds, acceptance and bare forwards of every cell. Raises ValueError where every request failed."""
+        from analysis.frames import generations_frame
+        from analysis.headline import headline
+
+        completions = [generation.completion for generation in generations]
+        if all(completion.finish_reason == "error" for completion in completions):
+            first = completions[0].error if completions else "there is none"
+            raise ValueError(f"study {self.study.name!r}: no request was answered; the first: {first}")
+        table = headline(generations_frame(generations), baseline=self.study.baseline, clock=CLOCK)
+        rows = {(row["arm"], row["temperature"]): row for row in table.to_dict("records")}
+        return [
+            self._result(cell, rows[cell.arm.name, cell.temperature], answers_of(cell, generations))
+            for cell in self.study.cells
+        ]
+
+    def _result(self, cell: Cell, speeds: Mapping[str, Any], answers: Sequence[Completion]) -> ArmResult:
+        found = acceptance([answer.rounds for answer in answers], window_of(cell.arm, answers))
+        return ArmResult(cell=cell, speeds=speeds, acceptance=found, bare=self._time_bare(cell.arm, answers))
+
+    def _time_bare(self, arm: Arm, answers: Sequence[Completion]) -> Bare | None:
+        """The limit is over plain steps, so there is none where speed-ups are over something else."""
+        baseline = next(each for each in self.study.arms if each.name == self.study.baseline)
+        contexts = list(contexts_of(answers))
+        if baseline.speculation or not contexts:
+            return None
+        context = round(fmean(contexts))
+        nodes = round(fmean(each.drafted for answer in answers for each in answer.rounds[1:]))
+        return Bare(
+            context=context,
+            nodes=nodes,
+            step_seconds=self._forwards(baseline, context, 0).verify_seconds,
+            forwards=self._forwards(arm, context, nodes),
+        )
+
+    def _forwards(self, arm: Arm, context: int, nodes: int) -> BareForwards:
+        """Timed once: a repeated one would differ by noise, and the baseline's limit from 1."""
+        key = self._names[arm.name], context, nodes
+        if key not in self._bare:
+            self._bare[key] = self._engines[key[0]].bare_forwards(context, nodes)
+        return self._bare[key]
+
+    def to_json(self, results: Iterable[ArmResult]) -> dict[str, Any]:
+        """Plain values: `arms` by name, or by `NAME T=1` where the study has several temperatures, and provenance."""
+        several = len({cell.temperature for cell in self.study.cells}) > 1
+        arms = {(each.cell.label if several else each.cell.arm.name): each.to_json() for each in results}
+        facts = {"clock": CLOCK, "study": self.study.to_json(), "engines": list(self.facts.values())}
+        return {"arms": arms, "provenance": collect_provenance(facts)}
+
+    def close(self) -> None:
+        """Close the engines; safe to call twice."""
+        self._stack.close()
+
+    def __enter__(self) -> "Bench":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def open_named(study: Study, arm: Arm, open_engine: OpenEngine) -> Engine:
+    """The arm's engine. Raises ValueError that names study and arm."""
+    try:
+        return open_engine(study, arm)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"study {study.name!r}, [arm.{arm.name}]: {error}") from error
+
+
+def at_temperature(study: Study, temperature: float) -> Study:
+    """The study at one of its temperatures. Raises ValueError where its baseline has no such temperature."""
+    arms = tuple(replace(arm, temperatures=(temperature,)) for arm in study.arms if temperature in arm.temperatures)
+    if study.baseline not in [arm.name for arm in arms]:
+        (baseline,) = (arm for arm in study.arms if arm.name == study.baseline)
+        allowed = ", ".join(f"{each:g}" for each in baseline.temperatures)
+        raise ValueError(
+            f"--temperature = {temperature:g} is not allowed; allowed: a temperature of study {study.name!r}, "
+            f"[arm.{baseline.name}]: {allowed}"
+        )
+    return replace(study, arms=arms)
+
+
+def answers_of(cell: Cell, generations: Iterable[Generation]) -> list[Completion]:
+    """The cell's completions that did not fail."""
+    own = [generation.completion for generation in generations if generation.arm_id == cell.arm_id]
+    return [completion for completion in own if completion.finish_reason != "error"]
+
+
+def contexts_of(answers: Iterable[Completion]) -> Iterable[int]:
+    """Tokens before each round after the prefill."""
+    for answer in answers:
+        context = answer.prompt_tokens
+        for before, _ in zip(answer.rounds, answer.rounds[1:], strict=False):
+            context += before.kept
+            yield context
+
+
+def window_of(arm: Arm, answers: Iterable[Completion]) -> int:
+    """Places of the arm's drafts; where the engine chooses them, as many as it ever used."""
+    if arm.speculation is None:
+        return 0
+    if isinstance(arm.speculation.window, int):
+        return arm.speculation.window
+    rounds = [each for answer in answers for each in answer.rounds[1:]]
+    # Nodes of a chain are its places; how deep a tree went is known only as far as it was accepted.
+    deepest = max((each.drafted if arm.speculation.shape == "chain" else each.accepted for each in rounds), default=0)
+    return min(deepest, LARGEST_WINDOW)
+
+
+def known(value: float) -> float | None:
+    """The number as JSON can say it."""
+    return None if math.isnan(value) else value

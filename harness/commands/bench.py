@@ -1,0 +1,156 @@
+"""`streak bench`: how fast the arms of a study are on the same prompts, and why; or a drafter's milliseconds alone."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from engines.contract import LARGEST_WINDOW
+from harness.bench import BENCH_STUDY, ArmResult, Bench, at_temperature
+from harness.commands.bench_tables import alpha_table, latency_table, needed_table, rounds_table, speed_table
+from harness.commands.exits import INTERRUPTED, plain_errors
+from harness.commands.json_file import check_writable, write_json
+from harness.drafter_latency import latencies
+from harness.plan import Job
+from harness.study import Study, read_study
+from results.provenance import collect_provenance
+from results.records import Generation
+
+WIDTH = 100
+LARGEST_CONTEXT = 10_000_000
+
+
+def bench(
+    study_path: Path | None,
+    source: Path | None,
+    *,
+    temperature: float | None,
+    problems: int | None,
+    json_file: Path | None,
+    contexts: str | None,
+    windows: str | None,
+) -> None:
+    """Measure, print, and write the JSON file if one is named; nothing else is written."""
+    with plain_errors():
+        if json_file:
+            check_writable("--json", json_file)
+        at_contexts = whole_numbers("--context", contexts, LARGEST_CONTEXT)
+        at_windows = whole_numbers("--window", windows, LARGEST_WINDOW)
+        study = read_study(study_path or BENCH_STUDY, source)
+        if temperature is not None:
+            study = at_temperature(study, temperature)
+    console = Console(width=None if sys.stdout.isatty() else WIDTH, markup=False, highlight=False)
+    try:
+        if at_contexts or at_windows:
+            found = bench_drafters(study, at_contexts, at_windows, console)
+        else:
+            found = bench_arms(study, problems, console)
+        if json_file:
+            with plain_errors():
+                write_json(json_file, found)
+    except KeyboardInterrupt:
+        typer.echo("streak: interrupted; a bench keeps nothing", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def bench_arms(study: Study, most_problems: int | None, console: Console) -> dict[str, Any]:
+    """The arms on the same prompts: four tables a temperature."""
+    with plain_errors():
+        problems = list(study.build_task().problems())[:most_problems]
+        measured = Bench(study, problems)
+    with measured:
+        typer.echo(f"{study.title}: {len(measured.jobs)} requests to make; opening and warming up the engines")
+        with plain_errors():
+            measured.prepare()
+        generations = measured.run(RequestBar())
+        with plain_errors():
+            results = measured.results(generations)
+        for temperature in sorted({each.cell.temperature for each in results}):
+            show(study, [each for each in results if each.cell.temperature == temperature], console)
+        failed = [each.completion.error for each in generations if each.completion.finish_reason == "error"]
+        if failed:
+            typer.echo(f"{len(failed)} requests failed and count in no number, the first: {failed[0]}", err=True)
+        return measured.to_json(results)
+
+
+def show(study: Study, results: Sequence[ArmResult], console: Console) -> None:
+    """The tables of one temperature."""
+    for table in (
+        speed_table(results, study.baseline),
+        rounds_table(results),
+        alpha_table(results),
+        needed_table(results),
+    ):
+        console.print()
+        console.print(table)
+
+
+def bench_drafters(study: Study, contexts: Sequence[int], windows: Sequence[int], console: Console) -> dict[str, Any]:
+    """Drafters alone. What an engine refuses is one line; where it refuses everything, that is bad input."""
+    typer.echo(f"{study.title}: timing bare forwards of the drafters")
+    with plain_errors():
+        found = list(latencies(study, contexts, windows))
+        refused = [each for each in found if each.refused]
+        if len(refused) == len(found):
+            raise ValueError(f"[arm.{refused[0].arm}], --{refused[0].against}: {refused[0].refused}")
+    for against in ("context", "window"):
+        timed = [each for each in found if each.against == against and not each.refused]
+        if timed:
+            console.print()
+            console.print(latency_table(timed, against))
+    if refused:
+        places = ", ".join(f"{each.arm} after {each.context} with window {each.window}" for each in refused)
+        typer.echo(f"left out: {places}: {refused[0].refused}", err=True)
+    facts = {"study": study.to_json()}
+    return {"drafters": [each.to_json() for each in found], "provenance": collect_provenance(facts)}
+
+
+def whole_numbers(option: str, text: str | None, largest: int) -> list[int]:
+    """Rising whole numbers of a comma-separated list; none where the option is not given."""
+    if text is None:
+        return []
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdecimal() and 1 <= int(part[:20]) <= largest for part in parts):
+        raise ValueError(
+            f"{option} = {text!r} is not allowed; allowed: whole numbers from 1 to {largest}, separated by commas"
+        )
+    return sorted({int(part) for part in parts})
+
+
+class RequestBar:
+    """How many requests are made. Drawn between two of them: a thread that draws would take time from an engine."""
+
+    def __init__(self) -> None:
+        console = Console(stderr=True)
+        self._shown = console.is_terminal  # a log would get an empty line for a bar
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            auto_refresh=False,
+            transient=True,
+        )
+        self._task = self._bar.add_task("requests", total=None)
+
+    def start(self, todo: Sequence[Job], done_before: int) -> None:
+        """An empty bar."""
+        self._bar.update(self._task, total=len(todo) + done_before, completed=done_before)
+        if self._shown:
+            self._bar.start()
+
+    def note(self, job: Job, generation: Generation, engine_seconds: float) -> None:  # noqa: ARG002 (the protocol's)
+        """One more."""
+        self._bar.update(self._task, advance=1, description=job.cell.label)
+        if self._shown:
+            self._bar.refresh()
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._shown:
+            self._bar.stop()
