@@ -123,6 +123,7 @@ class Speculation:
                         weighs the drafter's law; for the others 0 in `chain` and 1 in `iid`
     rule:               verification rule, one that is exact for the shape (EXACT_FOR)
     steps:              denoising forwards per window
+    prefix_cache:       false: the drafter computes its whole prefix anew every round; to see what the cache is worth
     cross_tokenizer:    the drafter has its own tokenizer: the text of its draft is tokenized with the target's
     """
 
@@ -135,6 +136,7 @@ class Speculation:
     draft_temperature: float | None = None
     rule: Rule = "walk"
     steps: int = 1
+    prefix_cache: bool = True
     cross_tokenizer: bool = False
 
     def __post_init__(self) -> None:
@@ -168,6 +170,7 @@ class Speculation:
         require(self.steps >= 1, "steps", self.steps, "a whole number >= 1")
         diffusion = self.drafting == "diffusion"
         require(diffusion or self.steps == 1, "steps", self.steps, f"1 for drafting {self.drafting!r}")
+        require(diffusion or self.prefix_cache, "prefix_cache", False, f"true for drafting {self.drafting!r}")
 
     def _check_sizes(self) -> None:
         fixed = isinstance(self.window, int)

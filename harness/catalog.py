@@ -64,6 +64,7 @@ ARM_SETTINGS = {
     "draft_temperature": "temperature of the drafts, 0 being the most likely tokens (default: by shape and rule)",
     "rule": "verification rule (default walk)",
     "steps": "denoising forwards per window (default 1)",
+    "prefix_cache": "false: the drafter computes its whole prefix anew every round (default true)",
     "cross_tokenizer": "true: the drafter has its own tokenizer, its text is tokenized anew",
     "number_format": "float32 or bfloat16, for the target (default: the study's, else float32)",
     "drafter_format": "the same for the drafter (default: the target's)",

@@ -44,8 +44,9 @@ class Latency:
 def latencies(
     study: Study, contexts: Sequence[int], windows: Sequence[int], open_engine: OpenEngine = open_engine
 ) -> Iterator[Latency]:
-    """Every drafter at every context with its own window, and with every window after the first context, or 256.
+    """Every drafter at every context, with and without its prefix cache, and with every window.
 
+    Contexts are timed with the drafter's own window, windows after the first context, or 256.
     A `ratio` is to the first context or window that could be timed.
     Raises ValueError where the study has no diffusion drafter, or for whatever is wrong with a model.
     """
@@ -59,6 +60,7 @@ def latencies(
     for arm, chain in drafters(study):
         if contexts:
             yield from in_ratio(timed(arm, chain, "context", contexts))
+            yield from in_ratio(timed(arm, replace(chain, prefix_cache=not chain.prefix_cache), "context", contexts))
         chains = [replace(chain, window=window) for window in windows]
         after = contexts[:1] or [CONTEXT]
         yield from in_ratio(latency for each in chains for latency in timed(arm, each, "window", after))
@@ -73,7 +75,11 @@ def drafters(study: Study) -> list[tuple[Arm, Speculation]]:
             continue
         window = theirs.window if isinstance(theirs.window, int) else WINDOW
         chain = Speculation(
-            drafter=theirs.drafter, window=window, steps=theirs.steps, cross_tokenizer=theirs.cross_tokenizer
+            drafter=theirs.drafter,
+            window=window,
+            steps=theirs.steps,
+            prefix_cache=theirs.prefix_cache,
+            cross_tokenizer=theirs.cross_tokenizer,
         )
         alike = replace(arm, speculation=replace(chain, window=WINDOW))
         unique.setdefault(engine_id(study, alike), (arm, chain))
@@ -85,7 +91,8 @@ def drafters(study: Study) -> list[tuple[Arm, Speculation]]:
 def time_drafter(engine: Engine, arm: str, chain: Speculation, against: Against, context: int) -> Latency:
     """One place: the drafter's seconds, or why the engine would not."""
     window = int(chain.window)
-    place = Latency(arm=arm, drafter=", ".join(chain.drafters), against=against, context=context, window=window)
+    named = ", ".join(chain.drafters) + ("" if chain.prefix_cache else ", no prefix cache")
+    place = Latency(arm=arm, drafter=named, against=against, context=context, window=window)
     try:
         return replace(place, seconds=engine.bare_forwards(context, window).draft_seconds)
     except ValueError as error:

@@ -301,6 +301,7 @@ def read_speculation(arm: Table) -> Speculation | None:
         "draft_temperature": lambda key: arm.number(key, 0.0),
         "rule": lambda key: arm.choice(key, RULES),
         "steps": lambda key: arm.whole(key, 1, 1),
+        "prefix_cache": lambda key: arm.flag(key, default=True),
         "cross_tokenizer": lambda key: arm.flag(key, default=False),
     }
     settings: dict[str, Any] = {key: read(key) for key, read in readers.items() if key in arm}

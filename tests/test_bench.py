@@ -232,16 +232,19 @@ def test_an_interrupt_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_drafter_is_timed_at_each_context_and_window(tmp_path: Path) -> None:
-    """Scripted: 0.1 ms a place of the window, whatever the context."""
+    """Scripted: 0.1 ms a place of the window, whatever the context and its cache."""
     found = numbers(write_study(tmp_path), "--context", "512,256", "--window", "8, 32")["drafters"]
 
-    assert [(each["against"], each["context"], each["window"], each["ratio"]) for each in found] == [
-        ("context", 256, 16, 1),
-        ("context", 512, 16, 1),
-        ("window", 256, 8, 1),
-        ("window", 256, 32, pytest.approx(4)),
+    with_cache, without = "fake-drafter", "fake-drafter, no prefix cache"
+    assert [(each["drafter"], each["context"], each["window"], each["ratio"]) for each in found] == [
+        (with_cache, 256, 16, 1),
+        (with_cache, 512, 16, 1),
+        (without, 256, 16, 1),
+        (without, 512, 16, 1),
+        (with_cache, 256, 8, 1),
+        (with_cache, 256, 32, pytest.approx(4)),
     ]
-    assert [each["milliseconds"] for each in found] == pytest.approx([1.6, 1.6, 0.8, 3.2])
+    assert [each["milliseconds"] for each in found] == pytest.approx([1.6, 1.6, 1.6, 1.6, 0.8, 3.2])
 
 
 def test_a_drafter_is_timed_once_whatever_its_shapes(tmp_path: Path) -> None:
@@ -258,7 +261,8 @@ def test_a_context_beyond_the_models_is_left_out_in_one_line(tmp_path: Path) -> 
     assert result.exit_code == 0, result.output
     (line,) = result.stderr.splitlines()
     assert line == (
-        "left out: fast after 2048 with window 16: context = 2048 is not allowed; allowed: at most 1024 tokens"
+        "left out: fake-drafter after 2048 with window 16, fake-drafter, no prefix cache after 2048 with window 16: "
+        "context = 2048 is not allowed; allowed: at most 1024 tokens"
     )
 
 

@@ -59,6 +59,7 @@ ARMS: dict[str, dict[str, Any]] = {
     "chain": {},
     "chain, mask row predicts its own place": {"drafter": "unshifted"},
     "chain, full attention": {"drafter": "stock"},
+    "chain, no prefix cache": {"prefix_cache": False},
     "chain, two denoising steps": {"steps": 2},
     "chain, five steps, full attention": {"drafter": "stock", "steps": 5},
     "sampled chain": {"draft_temperature": 1.5},

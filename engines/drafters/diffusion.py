@@ -65,10 +65,20 @@ class Windows:
 
 
 class DiffusionDrafter:
-    """A masked-diffusion model with one cache lane per sequence."""
+    """A masked-diffusion model with one cache lane per sequence; without prefix_cache each forward starts anew."""
 
-    def __init__(self, decoder: Decoder, config: DrafterConfig, window: int, capacity: int, lanes: int = 1) -> None:
+    def __init__(
+        self,
+        decoder: Decoder,
+        config: DrafterConfig,
+        window: int,
+        capacity: int,
+        lanes: int = 1,
+        *,
+        prefix_cache: bool = True,
+    ) -> None:
         self.decoder, self.config, self.window = decoder, config, window
+        self.prefix_cache = prefix_cache
         self.cache = KVCache(decoder.config, lanes, capacity + window + 1, decoder.embed.weight.dtype)
 
     def start(self, lane: int) -> None:
@@ -104,6 +114,8 @@ class DiffusionDrafter:
         """Hidden states that predict the window's places, [B, G, hidden]; commits all tokens but the bonus token."""
         cache, width = self.cache, 1 + len(window[0])
         cache.active = range(len(texts))
+        if not self.prefix_cache:
+            cache.lengths[: len(texts)] = [0] * len(texts)
         known = cache.lengths[: len(texts)]
         ids = [text[before:] + places for text, before, places in zip(texts, known, window, strict=True)]
         lengths = torch.tensor([len(row) for row in ids])

@@ -64,7 +64,8 @@ def open_one(folder: Path, speculation: Speculation, host: Host) -> Drafter:
     else:
         config = read_drafter_config(folder)
         window = speculation.window if isinstance(speculation.window, int) else config.window
-        model = DiffusionDrafter(load_decoder(folder, host.dtype), config, window, room, host.lanes)
+        decoder = load_decoder(folder, host.dtype)
+        model = DiffusionDrafter(decoder, config, window, room, host.lanes, prefix_cache=speculation.prefix_cache)
         drafter = DiffusionDrafting(model, speculation)
     if not speculation.cross_tokenizer:
         return drafter

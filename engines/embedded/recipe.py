@@ -33,7 +33,8 @@ VERIFIER = DecoderConfig(
     num_attention_heads=4,
     num_key_value_heads=4,
     head_dim=64,
-    max_position_embeddings=1024,
+    # The texts it learns from have some 600 tokens; that much room is for measurements of long contexts.
+    max_position_embeddings=4096,
     attention_bias=True,
 )
 VERIFIER_SCHEDULE = Schedule(steps=4800, learning_rate=4e-3)

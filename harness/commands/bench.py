@@ -103,7 +103,7 @@ def bench_drafters(study: Study, contexts: Sequence[int], windows: Sequence[int]
             console.print()
             console.print(latency_table(timed, against))
     if refused:
-        places = ", ".join(f"{each.arm} after {each.context} with window {each.window}" for each in refused)
+        places = ", ".join(f"{each.drafter} after {each.context} with window {each.window}" for each in refused)
         typer.echo(f"left out: {places}: {refused[0].refused}", err=True)
     facts = {"study": study.to_json()}
     return {"drafters": [each.to_json() for each in found], "provenance": collect_provenance(facts)}
