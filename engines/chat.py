@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from jinja2 import TemplateError
 from tokenizers.decoders import DecodeStream
 from transformers import AutoTokenizer
 
@@ -46,10 +47,16 @@ class ChatTokenizer:
         return hashlib.sha256(str(self.tokenizer.chat_template).encode()).hexdigest()[:12]
 
     def prompt_ids(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
-        """Token ids of a chat up to where the model's answer begins."""
-        text = self.tokenizer.apply_chat_template(
-            [dict(message) for message in messages], add_generation_prompt=True, tokenize=False
-        )
+        """Token ids of a chat up to where the model's answer begins.
+
+        Raises ValueError where the chat template refuses the messages, as some do those of a system.
+        """
+        try:
+            text = self.tokenizer.apply_chat_template(
+                [dict(message) for message in messages], add_generation_prompt=True, tokenize=False
+            )
+        except TemplateError as error:
+            raise ValueError(f"the chat template refuses the messages: {error}") from None
         return list(self.tokenizer.encode(str(text), add_special_tokens=False))
 
     def encode(self, text: str) -> list[int]:

@@ -93,13 +93,23 @@ class ReferenceEngine:
     def admit(self, request: Request, lane: int) -> Live:
         """Take a request into a lane. What is wrong with the request itself becomes its error."""
         begun = time.perf_counter()
-        prompt = self.chat.prompt_ids(request.messages)
+        vocab_size = self.decoding.target.config.vocab_size
+        prompt: list[int] = []
+        error: str | None = None
+        try:
+            prompt = self.chat.prompt_ids(request.messages)
+        except ValueError as refusal:
+            error = str(refusal)
         room = self.context - len(prompt)
-        answer = Answer(self.chat, request.sampling, min(request.sampling.max_tokens, room))
-        draws = Draws(request.sampling, prompt, self.decoding.target.config.vocab_size)
-        live = Live(request=request, prompt=prompt, answer=answer, draws=draws, lane=lane, begun=begun)
         if room < 1:
-            answer.fail(f"the prompt has {len(prompt)} tokens, the context only {self.context}")
+            error = f"the prompt has {len(prompt)} tokens, the context only {self.context}"
+        elif prompt and max(prompt) >= vocab_size:
+            error = f"the prompt has token {max(prompt)}, the model only {vocab_size} of them"
+        answer = Answer(self.chat, request.sampling, min(request.sampling.max_tokens, room))
+        draws = Draws(request.sampling, [] if error else prompt, vocab_size)
+        live = Live(request=request, prompt=prompt, answer=answer, draws=draws, lane=lane, begun=begun)
+        if error:
+            answer.fail(error)
         else:
             self.decoding.admit(live)
         return live

@@ -154,6 +154,22 @@ def test_a_prompt_longer_than_the_context_is_an_error_of_its_own_request(models:
     assert "the context only 96" in long.error
 
 
+def test_messages_that_the_chat_template_refuses_are_an_error_of_their_own_request(tmp_path: Path) -> None:
+    folder = write_model(tmp_path)
+    template = (
+        "{% if messages|length > 1 %}{{ raise_exception('one message only') }}{% endif %}{{ messages[0].content }}"
+    )
+    (folder / "chat_template.jinja").write_text(template)
+    two = dataclasses.replace(
+        request("How many?"), messages=[*request("Mia?").messages, *request("How many?").messages]
+    )
+
+    refused, answered = ReferenceEngine(str(folder)).stream([two, request(QUESTIONS[0])])
+
+    assert (refused.finish_reason, answered.finish_reason != "error") == ("error", True)
+    assert refused.error == "the chat template refuses the messages: one message only"
+
+
 def test_the_gap_of_two_tokens_is_that_of_their_logits(models: Path) -> None:
     engine = ReferenceEngine(str(models / "verifier"))
     first = engine.complete(request(QUESTIONS[0])).token_ids[0]

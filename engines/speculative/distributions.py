@@ -46,7 +46,7 @@ class Seen:
     """How often each token is in prompt and answer, for the penalties. `rows` adds what stands on a node's path."""
 
     def __init__(self, prompt: list[int], vocab_size: int) -> None:
-        self.prompt = torch.bincount(torch.tensor(prompt), minlength=vocab_size)
+        self.prompt = torch.bincount(torch.tensor(prompt, dtype=torch.long), minlength=vocab_size)
         self.answer = torch.zeros_like(self.prompt)
 
     def add(self, tokens: list[int]) -> None:
