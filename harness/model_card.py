@@ -14,6 +14,7 @@ from engines.embedded.measures import HIGH_ENTROPY, solution_entropy
 from engines.embedded.recipe import (
     ALIGNED_SCHEDULE,
     DRAFTER_WINDOW,
+    RESTART_SCHEDULE,
     ROLLOUT_TOKENS,
     UNALIGNED_SCHEDULE,
     VERIFIER_SCHEDULE,
@@ -108,7 +109,8 @@ def write_card(work: Path, threads: int) -> str:
             "",
             entropy_line(work / "verifier", sampled, prompts),
             "",
-            f"Trained for {VERIFIER_SCHEDULE.steps} steps on worked solutions.",
+            f"Trained on worked solutions for {VERIFIER_SCHEDULE.steps} steps, and {RESTART_SCHEDULE.steps} more after a "
+            "warm restart.",
             "",
             "## Drafters",
             f"Two layers cut from the verifier, window {DRAFTER_WINDOW}, one denoising step, logits shift 1.",

@@ -23,7 +23,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models of a few thousand parameters and three steps a training."""
     small = dataclasses.replace(recipe.VERIFIER, hidden_size=32, intermediate_size=48, num_hidden_layers=2, head_dim=8)
     monkeypatch.setattr(recipe, "VERIFIER", small)
-    for name in ("VERIFIER_SCHEDULE", "UNALIGNED_SCHEDULE", "ALIGNED_SCHEDULE"):
+    for name in ("VERIFIER_SCHEDULE", "RESTART_SCHEDULE", "UNALIGNED_SCHEDULE", "ALIGNED_SCHEDULE"):
         monkeypatch.setattr(recipe, name, Schedule(steps=3, learning_rate=1e-3))
     monkeypatch.setattr(recipe, "DRAFTER_LAYERS", 1)
     monkeypatch.setattr(recipe, "ROLLOUT_TOKENS", 24)
