@@ -5,7 +5,7 @@ accepted run are not kept.
 """
 
 from engines.chat import ChatTokenizer
-from engines.contract import Sampling
+from engines.sampling import Sampling
 from results.records import Completion, FinishReason, Round
 
 

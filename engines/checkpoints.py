@@ -18,9 +18,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from engines.cache import DecoderConfig
-from engines.contract import LARGEST_WINDOW
 from engines.decoder import Decoder
 from engines.json_object import JsonObject, is_whole, read_json
+from engines.speculation import LARGEST_WINDOW
 from results.provenance import digest_file, digest_of
 
 SUPPORTED = ("qwen2", "llama", "Dream")

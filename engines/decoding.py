@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from engines.cache import KVCache, stack_masks
-from engines.contract import Rule
 from engines.decoder import Decoder, causal_mask
 from engines.drafters.contract import NOTHING, Draft, Drafter
 from engines.draws import RoundCoins
 from engines.live import Live
+from engines.speculation import Rule
 from engines.speculative.drafts import ancestors_mask, trie
 from engines.speculative.rejection import block, leviathan, specinfer, traversal
 from engines.speculative.verification import Verdict, paper, walk

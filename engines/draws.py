@@ -9,7 +9,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from engines.contract import Sampling, Speculation
+from engines.sampling import Sampling
+from engines.speculation import Speculation
 from engines.speculative.distributions import PositionNoise, Seen, adjust, log_law, perturbed
 from engines.speculative.drafts import DraftTree
 

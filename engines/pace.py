@@ -10,7 +10,7 @@ import math
 from bisect import bisect
 from collections.abc import Mapping
 
-from engines.contract import MOST_AUTO_NODES
+from engines.speculation import MOST_AUTO_NODES
 
 WIDTHS = (1, 2, 4, 6, 8, 12, 16, 24, 32, 48, MOST_AUTO_NODES)
 """Node counts whose verification is timed; those between are interpolated."""

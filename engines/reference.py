@@ -16,7 +16,7 @@ from engines.answer import Answer
 from engines.cache import KVCache
 from engines.chat import ChatTokenizer
 from engines.checkpoints import load_decoder, model_digest, read_config
-from engines.contract import BareForwards, NumberFormat, Request, Speculation, WarmUp
+from engines.contract import BareForwards, NumberFormat, Request, WarmUp
 from engines.decoder import Decoder, causal_mask
 from engines.decoding import Decoding
 from engines.drafters.diffusion import DiffusionDrafting
@@ -25,6 +25,7 @@ from engines.draws import Draws
 from engines.live import Live
 from engines.models import resolve_model
 from engines.pace import WIDTHS, Pace
+from engines.speculation import Speculation
 from engines.speculative.drafts import NO_DRAFT
 from results.records import Completion
 

@@ -14,7 +14,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from analysis.goodness import Fit, goodness_of_fit
-from engines.contract import EXACT_FOR, Engine, Request, Rule, Sampling, Shape, Speculation
+from engines.contract import Engine, Request
+from engines.sampling import Sampling
+from engines.speculation import EXACT_FOR, Rule, Shape, Speculation
 from harness import catalog
 
 MESSAGES = ({"role": "user", "content": "abc"},)

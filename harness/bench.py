@@ -13,7 +13,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from engines.contract import LARGEST_WINDOW, BareForwards, Engine
+from engines.contract import BareForwards, Engine
+from engines.speculation import LARGEST_WINDOW
 from harness.generate import WARM_UP_PROBLEMS, OpenEngine, Progress, complete, engine_id, open_engine
 from harness.plan import plan_jobs
 from harness.study import Arm, Cell, Study

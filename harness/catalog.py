@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from engines.contract import Drafting, Engine, Rule, Shape
+from engines.contract import Engine
+from engines.speculation import Drafting, Rule, Shape
 from tasks.contract import Task
 
 

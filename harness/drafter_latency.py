@@ -9,7 +9,8 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from engines.contract import Engine, Speculation
+from engines.contract import Engine
+from engines.speculation import Speculation
 from harness.bench import open_named
 from harness.generate import OpenEngine, engine_id, open_engine
 from harness.study import Arm, Study

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from engines.alignment.examples import Example
 from engines.checkpoints import WEIGHTS_FILE
-from engines.contract import Request, Sampling, Speculation
+from engines.contract import Request
 from engines.embedded.measures import HIGH_ENTROPY, solution_entropy
 from engines.embedded.recipe import (
     ALIGNED_SCHEDULE,
@@ -20,6 +20,8 @@ from engines.embedded.recipe import (
     VERIFIER_SCHEDULE,
 )
 from engines.reference import ReferenceEngine
+from engines.sampling import Sampling
+from engines.speculation import Speculation
 from results.provenance import digest_file
 from results.records import Completion
 from tasks.arithmetic import Arithmetic
@@ -109,8 +111,8 @@ def write_card(work: Path, threads: int) -> str:
             "",
             entropy_line(work / "verifier", sampled, prompts),
             "",
-            f"Trained on worked solutions for {VERIFIER_SCHEDULE.steps} steps, and {RESTART_SCHEDULE.steps} more after a "
-            "warm restart.",
+            f"Trained on worked solutions for {VERIFIER_SCHEDULE.steps} steps,",
+            f"and for {RESTART_SCHEDULE.steps} more after a warm restart.",
             "",
             "## Drafters",
             f"Two layers cut from the verifier, window {DRAFTER_WINDOW}, one denoising step, logits shift 1.",

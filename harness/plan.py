@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engines.contract import Request, Sampling
+from engines.contract import Request
+from engines.sampling import Sampling
 from harness.study import Cell, Study
 from results.ledger import read_generations
 from results.provenance import digest_of

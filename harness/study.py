@@ -9,17 +9,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from engines.contract import (
-    AUTO,
-    DRAFTINGS,
-    NUMBER_FORMATS,
-    RULES,
-    SHAPES,
-    SMALLEST_TEMPERATURE,
-    NumberFormat,
-    Sampling,
-    Speculation,
-)
+from engines.contract import NUMBER_FORMATS, NumberFormat
+from engines.sampling import SMALLEST_TEMPERATURE, Sampling
+from engines.speculation import AUTO, DRAFTINGS, RULES, SHAPES, Speculation
 from harness import catalog
 from harness.toml_table import Table
 from results.provenance import digest_of

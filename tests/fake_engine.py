@@ -11,7 +11,9 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from engines.contract import BareForwards, Engine, Request, Speculation, WarmUp, require
+from engines.contract import BareForwards, Engine, Request, WarmUp
+from engines.sampling import require
+from engines.speculation import Speculation
 from harness.study import Arm, Study
 from results.records import Completion, Round
 

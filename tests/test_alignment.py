@@ -14,11 +14,12 @@ from engines.alignment.rollouts import sample_rollouts
 from engines.alignment.trainer import Progress, Schedule, train
 from engines.alignment.windows import Windows, pad_sequences, uniform_anchors, window_log_probs, window_targets
 from engines.checkpoints import DrafterConfig
-from engines.contract import Request, Sampling
+from engines.contract import Request
 from engines.decoder import Decoder
 from engines.drafters.diffusion import DiffusionDrafter
 from engines.embedded.pretraining import IGNORED, next_token_targets
 from engines.reference import ReferenceEngine
+from engines.sampling import Sampling
 from tiny_models import TINY, sharpened, write_model
 
 PLAN = DraftTraining(objective="log_streak", window=4, anchors=6, seed=1, pad_id=0)

@@ -15,7 +15,8 @@ import pytest
 from torch import Tensor
 
 from engines import decoding
-from engines.contract import EXACT_FOR, RULES, Engine, Request, Speculation
+from engines.contract import Engine, Request
+from engines.speculation import EXACT_FOR, RULES, Speculation
 from engines.speculative.drafts import DraftTree
 from engines.speculative.verification import Coins, Verdict, walk
 from engines.tiny import TINY, exact_law, write_tiny_models

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from engines.contract import RULES
+from engines.speculation import RULES
 from harness import catalog
 from harness.cli import app
 from harness.demo import DEMO_STUDY

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from engines.contract import EXACT_FOR, RULES, RULES_WITH_DRAFT_LAW, Drafting, Request, Sampling, Speculation
+from engines.contract import Request
 from engines.drafters.diffusion import DiffusionDrafting
 from engines.reference import ReferenceEngine
+from engines.sampling import Sampling
+from engines.speculation import EXACT_FOR, RULES, RULES_WITH_DRAFT_LAW, Drafting, Speculation
 from results.records import Completion
 from tiny_models import write_drafter, write_model, write_other_tokens
 

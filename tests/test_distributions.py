@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engines.contract import Sampling
+from engines.sampling import Sampling
 from engines.speculative.distributions import PositionNoise, Seen, adjust, log_law, perturbed
 
 SCORES = torch.tensor([2.0, -1.0, 0.5, 3.0, 2.9])

@@ -8,10 +8,11 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from engines.checkpoints import read_drafter_config
-from engines.contract import Request, Speculation
+from engines.contract import Request
 from engines.embedded import recipe
 from engines.models import embedded_folder, embedded_models, resolve_model
 from engines.reference import ReferenceEngine
+from engines.speculation import Speculation
 from harness import embedded, model_card
 from results.provenance import digest_file
 from tasks.arithmetic import Arithmetic

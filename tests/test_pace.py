@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from engines.contract import MOST_AUTO_NODES
 from engines.pace import Pace, interpolated
+from engines.speculation import MOST_AUTO_NODES
 
 STEEP = {0: 1.0, 1: 1.1, MOST_AUTO_NODES: 20.0}
 FLAT = {0: 1.0, 1: 1.0, MOST_AUTO_NODES: 1.05}

@@ -12,10 +12,12 @@ from safetensors.torch import load_file, save_file
 from engines.answer import Answer
 from engines.chat import ChatTokenizer
 from engines.checkpoints import load_decoder, read_drafter_config
-from engines.contract import Request, Rule, Sampling, Shape, Speculation
+from engines.contract import Request
 from engines.decoder import Decoder
 from engines.drafters.diffusion import DiffusionDrafter
 from engines.reference import ReferenceEngine
+from engines.sampling import Sampling
+from engines.speculation import Rule, Shape, Speculation
 from results.records import Completion
 from tiny_models import TINY, write_decoder, write_drafter, write_model
 

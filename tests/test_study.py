@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from engines.contract import DRAFTINGS, EXACT_FOR, RULES, SHAPES, Speculation
+from engines.speculation import DRAFTINGS, EXACT_FOR, RULES, SHAPES, Speculation
 from harness import catalog
 from harness.plan import plan_jobs
 from harness.study import FORMAT_KEYS, SPECULATION_KEYS, Study, read_study

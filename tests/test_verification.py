@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engines.contract import EXACT_FOR, RULES
+from engines.speculation import EXACT_FOR, RULES
 from engines.speculative.drafts import DraftTree, draft_tree, trie
 from engines.speculative.rejection import acceptance, block, leviathan, specinfer, surplus, traversal
 from engines.speculative.streak import expected_streak, expected_tree_streak

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from engines.alignment.examples import Example
 from engines.cache import KVCache
-from engines.contract import Sampling
 from engines.decoder import Decoder, causal_mask
+from engines.sampling import Sampling
 from engines.speculative.distributions import perturbed
 
 HIDDEN = float("-inf")

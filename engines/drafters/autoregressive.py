@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from engines.cache import KVCache, stack_masks
-from engines.contract import Speculation
 from engines.decoder import Decoder
 from engines.drafters.contract import NOT_NUMBERS, Draft, Prefix
+from engines.speculation import Speculation
 from engines.speculative.drafts import trie
 
 HIDDEN = float("-inf")

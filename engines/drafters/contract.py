@@ -9,9 +9,9 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from engines.contract import MOST_AUTO_NODES, Speculation
 from engines.draws import Draws
 from engines.pace import Pace
+from engines.speculation import MOST_AUTO_NODES, Speculation
 from engines.speculative.drafts import NO_DRAFT, DraftTree, draft_chain, draft_samples, draft_tree, ranked_chain
 
 

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from engines.cache import KVCache, stack_masks
 from engines.checkpoints import DrafterConfig
-from engines.contract import Speculation
 from engines.decoder import Decoder
 from engines.drafters.contract import Draft, Prefix, choose_draft, shape_draft
 from engines.pace import Pace
+from engines.speculation import Speculation
 
 HIDDEN = float("-inf")
 TYPICAL_COMMITTED = 4

@@ -10,7 +10,6 @@ import torch
 
 from engines.chat import TOKENIZER_FILE, ChatTokenizer
 from engines.checkpoints import load_decoder, read_config, read_drafter_config
-from engines.contract import Speculation
 from engines.drafters.autoregressive import AutoregressiveDrafting
 from engines.drafters.contract import Drafter
 from engines.drafters.diffusion import DiffusionDrafter, DiffusionDrafting
@@ -19,6 +18,7 @@ from engines.drafters.ngram import NgramDrafting
 from engines.drafters.translated import TranslatedDrafting
 from engines.json_object import read_json
 from engines.models import resolve_model
+from engines.speculation import Speculation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

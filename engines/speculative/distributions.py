@@ -9,7 +9,7 @@ Sources: top-p Holtzman et al. (2020); min-p Nguyen et al. (2024); repetition pe
 import torch
 from torch import Tensor
 
-from engines.contract import Sampling
+from engines.sampling import Sampling
 
 BLOCK = 64
 NEVER = float("-inf")

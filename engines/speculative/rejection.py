@@ -1,7 +1,7 @@
 """Verification by rejection: rules that weigh the target's law p against the drafter's law q.
 
 Knows tensors only. Each is exact only for drafts truly drawn from q, token by token: a sampled chain (`leviathan`,
-`block`) or K of them (`specinfer`, `traversal`); engines/contract.py refuses other shapes. An argmax chain counts as
+`block`) or K of them (`specinfer`, `traversal`); engines/speculation.py refuses other shapes. An argmax chain counts as
 drawn from its one-hot. Every rule is held to the target's law by exact enumeration (tests/test_rejection.py).
 
 Shapes, in all rules:

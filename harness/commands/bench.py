@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from engines.contract import LARGEST_WINDOW
+from engines.speculation import LARGEST_WINDOW
 from harness.bench import BENCH_STUDY, ArmResult, Bench, at_temperature
 from harness.commands.bench_tables import alpha_table, latency_table, needed_table, rounds_table, speed_table
 from harness.commands.exits import INTERRUPTED, plain_errors
