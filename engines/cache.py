@@ -86,6 +86,11 @@ class KVCache:
             self.store[:, :, lane, :, start : start + kept] = self.store[:, :, lane, :, slots]
         self.lengths[lane] += kept
 
+    def clear(self, lane: int) -> None:
+        """Forget a lane and what lies in it: a number that is none would pass through any mask."""
+        self.store[:, :, lane] = 0.0
+        self.lengths[lane] = 0
+
     def move(self, source: int, target: int) -> None:
         """Put a lane's sequence into another lane."""
         length = self.lengths[source]

@@ -55,7 +55,7 @@ class ChatTokenizer:
             text = self.tokenizer.apply_chat_template(
                 [dict(message) for message in messages], add_generation_prompt=True, tokenize=False
             )
-        except TemplateError as error:
+        except (TemplateError, TypeError) as error:
             raise ValueError(f"the chat template refuses the messages: {error}") from None
         return list(self.tokenizer.encode(str(text), add_special_tokens=False))
 

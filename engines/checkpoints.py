@@ -118,7 +118,8 @@ def read_drafter_config(folder: Path) -> DrafterConfig:
     if not is_whole(mask) or not 0 <= mask < config.vocab_size:
         allowed = f"a whole number from 0 to {config.vocab_size - 1}"
         raise ValueError(f"{folder / CONFIG_FILE}: mask_token_id {mask!r} is not allowed; allowed: {allowed}")
-    stock = raw["model_type"] == "Dream"  # Dream and DiffuCoder, which say nothing of shift and prefix
+    # Dream and DiffuCoder, and DiffuLLaMA: made from causal models, they say nothing of shift and prefix.
+    stock = raw["model_type"] in ("Dream", "llama")
     settings = JsonObject(folder / CONFIG_FILE, raw)
     prefix = settings.get("draft_prefix", "full" if stock else "causal")
     if prefix not in DRAFT_PREFIXES:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engines.cache import DecoderConfig, KVCache
+from engines.cache import HIDDEN, DecoderConfig, KVCache
 
-LOOK_AHEAD = 512
+LOOK_AHEAD = 1024
 """Positions past the context that drafts may stand on; what is kept never does."""
 
 
@@ -101,9 +101,17 @@ def rotary_table(config: DecoderConfig, inv_freq: Tensor | None) -> tuple[Tensor
     return torch.cat((angles.cos(), angles.cos()), -1).float(), torch.cat((-angles.sin(), angles.sin()), -1).float()
 
 
-def causal_mask(rows: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Additive mask in which every row sees itself and the rows before it: [rows, rows]."""
-    return torch.full((rows, rows), float("-inf"), dtype=dtype).triu_(1)
+def causal_mask(rows: int, dtype: torch.dtype = torch.float32, *, before: int = 0) -> Tensor:
+    """Additive mask: every row sees `before` cached rows, the rows above it and itself; [rows, before + rows]."""
+    return torch.full((rows, before + rows), HIDDEN, dtype=dtype).triu_(1 + before)
+
+
+def prefill(decoder: Decoder, cache: KVCache, lane: int, prompt: list[int]) -> Tensor:
+    """Read a prompt into an empty lane; hidden states of its tokens: [len(prompt), hidden]."""
+    cache.active, rows = range(lane, lane + 1), len(prompt)
+    hidden: Tensor = decoder(torch.tensor([prompt]), torch.arange(rows), causal_mask(rows, cache.dtype), cache)[0]
+    cache.commit(rows)
+    return hidden
 
 
 def rotate(x: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:

@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from engines.cache import KVCache, stack_masks
-from engines.decoder import Decoder, causal_mask
+from engines.decoder import Decoder, prefill
 from engines.drafters.contract import NOTHING, Draft, Drafter
 from engines.draws import RoundCoins
 from engines.live import Live
-from engines.speculation import Rule
+from engines.speculation import LARGEST_WINDOW, Rule
+from engines.speculative.distributions import are_numbers
 from engines.speculative.drafts import ancestors_mask, trie
 from engines.speculative.rejection import block, leviathan, specinfer, traversal
 from engines.speculative.verification import Verdict, paper, walk
@@ -34,19 +35,19 @@ class Decoding:
     @torch.inference_mode()
     def admit(self, live: Live) -> None:
         """Prefill: fill the sequence's lane with its prompt, and keep its first token."""
-        prompt, cache = live.prompt, self.cache
-        cache.lengths[live.lane], cache.active = 0, range(live.lane, live.lane + 1)
-        hidden = self.target(
-            torch.tensor([prompt]), torch.arange(len(prompt)), causal_mask(len(prompt), cache.dtype), cache
-        )
-        cache.commit(len(prompt))
-        if self.drafter:
-            self.drafter.start(live)
-        scores = self.target.logits(hidden[0, -1:]).float()
+        self.cache.lengths[live.lane] = 0
+        hidden = prefill(self.target, self.cache, live.lane, live.prompt)
+        scores = self.target.logits(hidden[-1:]).float()
         verdict = self.judge(live, NOTHING, scores)
-        if verdict:
-            live.keep([verdict.bonus], drafted=0)
-            live.note(draft=0.0, verify=0.0)
+        if verdict is None:
+            return
+        live.keep([verdict.bonus], drafted=0)
+        if self.drafter:
+            try:
+                self.drafter.start(live)
+            except ValueError as error:
+                live.answer.fail(str(error))
+        live.note(draft=0.0, verify=0.0)
 
     @torch.inference_mode()
     def step(self, lives: Sequence[Live]) -> None:
@@ -95,9 +96,12 @@ class Decoding:
 
     def judge(self, live: Live, draft: Draft, scores: Tensor) -> Verdict | None:
         """The verdict on one sequence's draft; None where scores are not numbers, which ends its answer."""
-        error = draft.error or ("the target's scores are not numbers" if torch.isnan(scores).any() else None)
+        error = draft.error or (None if are_numbers(scores) else "the target's scores are not numbers")
         if error:
             live.answer.fail(error)
+            self.cache.clear(live.lane)
+            if self.drafter:
+                self.drafter.clear(live.lane)
             return None
         verdict = self.accept(live, draft, scores)
         if draft.learn:
@@ -111,8 +115,10 @@ class Decoding:
         coins = RoundCoins(draws.tokens(scores, tree, len(live.answer.tokens)), draws.generator)
         if self.rule == "walk" or not tree.tokens:
             return walk(tree, coins)
-        if self.rule == "paper" or draft.laws is None:
+        if self.rule == "paper":
             return paper(tree, draws.log_laws(scores), coins)
+        if draft.laws is None:
+            raise ValueError(f"rule {self.rule!r} needs the laws that its drafts were drawn from")
         laws = draws.log_laws(scores.double()).exp()
         return REJECTION_RULES[self.rule](tree, laws, draft.laws.double(), coins)
 
@@ -122,7 +128,6 @@ class Decoding:
         cache = self.cache
         cache.lengths[0], cache.active = context, range(1)
         mask = ancestors_mask(trie([[0] * nodes]), context, cache.dtype) if nodes else None
-        hidden = self.target(
-            torch.zeros(1, 1 + nodes, dtype=torch.long), context + torch.arange(1 + nodes), mask, cache
-        )
+        ids, positions = torch.zeros(1, 1 + nodes, dtype=torch.long), torch.arange(1 + nodes).clamp(max=LARGEST_WINDOW)
+        hidden = self.target(ids, context + positions, mask, cache)
         self.target.logits(hidden)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from engines.sampling import Sampling
 from engines.speculation import Speculation
-from engines.speculative.distributions import PositionNoise, Seen, adjust, log_law, perturbed
+from engines.speculative.distributions import PositionNoise, Seen, adjust, log_law, perturbed, stream_seed
 from engines.speculative.drafts import DraftTree
 
 
@@ -22,7 +22,7 @@ class Draws:
         seed = random.SystemRandom().getrandbits(32) if sampling.seed is None else sampling.seed
         self.sampling = sampling
         self.noise = PositionNoise(seed, vocab_size)
-        self.generator = torch.Generator().manual_seed(seed)
+        self.generator = torch.Generator().manual_seed(stream_seed(seed, "drafts"))
         self.seen = Seen(prompt, vocab_size) if sampling.penalizes else None
 
     def adjusted(self, scores: Tensor, tree: DraftTree) -> Tensor:

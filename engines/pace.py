@@ -54,6 +54,11 @@ class Pace:
         self.verify_seconds = interpolated(verify_seconds)
         self.calibrations: dict[float, Calibration] = {}
 
+    def describe(self) -> dict[str, object]:
+        """Step times in milliseconds, those of verification by node count."""
+        verify = {nodes: round(1000 * self.verify_seconds[nodes], 4) for nodes in (0, *WIDTHS)}
+        return {"draft_ms": round(1000 * self.draft_seconds, 4), "verify_ms": verify}
+
     def calibration(self, temperature: float) -> Calibration:
         """What was learnt at a temperature."""
         return self.calibrations.setdefault(temperature, Calibration())
@@ -66,7 +71,12 @@ class Pace:
         return math.log(min(1.0, max(SLACK * pays, 1e-4)))
 
     def choose(self, path_logs: list[float], temperature: float) -> int:
-        """How many of a draft's nodes to verify, to keep the most tokens per second in expectation."""
+        """How many of a draft's nodes to verify, to keep the most tokens per second in expectation.
+
+        One at least: what is never verified is never learnt about.
+        """
+        if not path_logs:
+            return 0
         calibration = self.calibration(temperature)
         kept, best, nodes = 1.0, 0.0, 0
         for count, path_log in enumerate(path_logs, start=1):

@@ -70,15 +70,13 @@ class ReferenceEngine:
         )
         drafter = open_drafter(speculation, host) if speculation else None
         self.decoding = Decoding(target, cache, drafter, speculation.rule if speculation else "walk")
+        if speculation and speculation.is_auto and isinstance(drafter, DiffusionDrafting):
+            drafter.pace = self.measure_pace()
         self.exact: Decoder | None = None
 
     def stream(self, requests: Iterable[Request]) -> Iterator[Completion]:
         """Completions as they end; up to `concurrency` requests are served side by side, each in a lane of its own."""
-        if torch.get_num_threads() != self.threads:
-            torch.set_num_threads(self.threads)
-        drafter = self.decoding.drafter
-        if self.speculation and self.speculation.is_auto and isinstance(drafter, DiffusionDrafting):
-            drafter.pace = drafter.pace or self.measure_pace()
+        self.use_threads()
         waiting, lives = iter(requests), list[Live]()
         while True:
             arrived = list(islice(waiting, self.concurrency - len(lives)))
@@ -90,6 +88,11 @@ class ReferenceEngine:
                 yield from self.retire(lives)
             elif not arrived:
                 return
+
+    def use_threads(self) -> None:
+        """Make torch use as many threads as this engine was told; the number is the whole process's."""
+        if torch.get_num_threads() != self.threads:
+            torch.set_num_threads(self.threads)
 
     def admit(self, request: Request, lane: int) -> Live:
         """Take a request into a lane. What is wrong with the request itself becomes its error."""
@@ -104,8 +107,13 @@ class ReferenceEngine:
         room = self.context - len(prompt)
         if room < 1:
             error = f"the prompt has {len(prompt)} tokens, the context only {self.context}"
-        elif prompt and max(prompt) >= vocab_size:
+        elif not prompt:
+            error = error or "the chat template makes no text of the messages"
+        elif max(prompt) >= vocab_size:
             error = f"the prompt has token {max(prompt)}, the model only {vocab_size} of them"
+        for token, _ in request.sampling.logit_bias:
+            if token >= vocab_size:
+                error = f"logit_bias names token {token}, the model has tokens 0 to {vocab_size - 1}"
         answer = Answer(self.chat, request.sampling, min(request.sampling.max_tokens, room))
         draws = Draws(request.sampling, [] if error else prompt, vocab_size)
         live = Live(request=request, prompt=prompt, answer=answer, draws=draws, lane=lane, begun=begun)
@@ -163,6 +171,7 @@ class ReferenceEngine:
                 f"context {context} with {nodes} nodes cannot be timed; allowed: 1 to {self.context} tokens, "
                 f"the context of {self.folder}, with 0 to {most} nodes"
             )
+        self.use_threads()
         drafter = self.decoding.drafter
         with torch.inference_mode():
             draft = median_seconds(lambda: drafter.rehearse(context)) if drafter else 0.0
@@ -206,6 +215,9 @@ class ReferenceEngine:
             digests = [model_digest(resolve_model(name)) for name in self.speculation.drafters]
             described["drafter_digest"] = digests[0] if len(digests) == 1 else digests
             described["drafter_format"] = self.drafter_format
+        drafter = self.decoding.drafter
+        if isinstance(drafter, DiffusionDrafting) and drafter.pace:
+            described["pace"] = drafter.pace.describe()
         return described
 
     def close(self) -> None:

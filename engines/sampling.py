@@ -6,6 +6,8 @@ from dataclasses import dataclass
 SMALLEST_TEMPERATURE = 1e-3
 """Below it scores over temperature leave the range of float32; 0 is argmax and always allowed."""
 
+LARGEST_BIAS = 1e6
+
 
 def require(condition: bool, name: str, value: object, allowed: str) -> None:
     """Raise the one-line ValueError of a bad setting: what, its value, what is allowed."""
@@ -53,8 +55,8 @@ class Sampling:
         for name in ("presence_penalty", "frequency_penalty"):
             require(math.isfinite(getattr(self, name)), name, getattr(self, name), "a finite number")
         for token, bias in self.logit_bias:
-            fine = token >= 0 and math.isfinite(bias)
-            require(fine, "logit_bias", (token, bias), "token ids >= 0 with finite numbers")
+            fine = token >= 0 and abs(bias) <= LARGEST_BIAS
+            require(fine, "logit_bias", (token, bias), f"token ids >= 0 with numbers up to +-{LARGEST_BIAS:g}")
         require(self.max_tokens >= 1, "max_tokens", self.max_tokens, "a whole number >= 1")
         require(all(self.stop), "stop", self.stop, "non-empty strings")
 

@@ -67,6 +67,13 @@ class Speculation:
         require(self.drafting in DRAFTINGS, "drafting", self.drafting, ", ".join(DRAFTINGS))
         self._check_drafters()
         self._check_sizes()
+        if self.shape == "tree" or self.drafting == "ngram":
+            # Both take the most likely tokens: a temperature would change the arm's identity and nothing else.
+            allowed = f"none for shape {self.shape!r} and drafting {self.drafting!r}"
+            require(self.draft_temperature is None, "draft_temperature", self.draft_temperature, allowed)
+        if self.shape == "iid":
+            allowed = "a number > 0 for shape 'iid', whose drafts would all be the same"
+            require(self.draft_temperature != 0, "draft_temperature", self.draft_temperature, allowed)
         if self.draft_temperature is not None:
             allowed = f"0, or a finite number >= {SMALLEST_TEMPERATURE}"
             require(is_temperature(self.draft_temperature), "draft_temperature", self.draft_temperature, allowed)

@@ -36,7 +36,7 @@ PAIRS: tuple[Pair, ...] = tuple((rule, shape) for rule, shapes in EXACT_FOR.item
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LawCheck:
-    """What a rule emitted on a shape. `tau`: accepted draft tokens a round; at 0 nothing would have been tested."""
+    """What a rule emitted on a shape. `tau`: accepted draft tokens a round."""
 
     rule: Rule
     shape: Shape
@@ -45,8 +45,8 @@ class LawCheck:
 
     @property
     def holds(self) -> bool:
-        """Whether the chi-square test lets it pass."""
-        return self.fit.p_value >= ALPHA
+        """Whether the chi-square test lets it pass, drafts having been both accepted and rejected."""
+        return 0 < self.tau < WINDOW and self.fit.p_value >= ALPHA
 
 
 def check_laws(

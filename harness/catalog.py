@@ -35,7 +35,7 @@ TASKS = {
     "arithmetic": Entry("tasks.arithmetic", "Arithmetic", "made-up word problems of the embedded models"),
 }
 ENGINES = {
-    "reference": Entry("engines.reference", "ReferenceEngine", "torch, one sequence at a time: the loop to read"),
+    "reference": Entry("engines.reference", "ReferenceEngine", "torch on the CPU: the loop to read"),
 }
 DRAFTINGS: dict[Drafting, str] = {
     "diffusion": "a masked-diffusion model: the whole window in one denoising forward",

@@ -14,7 +14,7 @@ from engines.reference import ReferenceEngine
 from engines.sampling import Sampling
 from engines.speculation import EXACT_FOR, RULES, RULES_WITH_DRAFT_LAW, Drafting, Speculation
 from results.records import Completion
-from tiny_models import write_drafter, write_model, write_other_tokens
+from tiny_models import TINY, write_drafter, write_model, write_other_tokens
 
 QUESTIONS = ("Mia has 42 coins.", "First she finds 17.", "How many coins?", "Work step by step.", "Mia?")
 LAW: dict[str, Any] = {"top_k": 40, "top_p": 0.95, "min_p": 0.01, "repetition_penalty": 1.2, "presence_penalty": 0.3}
@@ -90,14 +90,45 @@ def test_speculation_writes_the_tokens_of_plain_decoding(models: Path, arm: dict
     assert tokens(drafted) == tokens(answers(models, None, asked))
 
 
-@pytest.mark.parametrize("rule", RULES_WITH_DRAFT_LAW)
-@pytest.mark.parametrize("drafting", ["diffusion", "autoregressive"])
-def test_rules_with_the_drafters_law_write_the_tokens_of_plain_decoding_at_temperature_0(
-    models: Path, rule: str, drafting: str
-) -> None:
-    arm = {"rule": rule, "drafting": drafting, "drafter": "drafter" if drafting == "diffusion" else "small"}
+LAW_ARMS = [
+    {"rule": rule, "shape": shape} | ({"num_drafts": 3} if shape == "iid" else {})
+    for rule in RULES_WITH_DRAFT_LAW
+    for shape in EXACT_FOR[rule]
+] + [{"rule": rule, "drafting": "autoregressive", "drafter": "small"} for rule in RULES_WITH_DRAFT_LAW]
 
-    assert tokens(answers(models, arm, requests())) == tokens(answers(models, None, requests()))
+
+@pytest.mark.parametrize("law", [{}, LAW], ids=["plain", "cut and penalized"])
+@pytest.mark.parametrize("arm", LAW_ARMS, ids=lambda arm: " ".join(map(str, arm.values())))
+def test_rules_with_the_drafters_law_write_the_tokens_of_plain_decoding_at_temperature_0(
+    models: Path, arm: dict[str, Any], law: dict[str, Any]
+) -> None:
+    asked = requests(**law)
+
+    assert tokens(answers(models, arm, asked)) == tokens(answers(models, None, asked))
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+@pytest.mark.parametrize("arm", ARMS.values(), ids=ARMS.keys())
+def test_every_arm_can_fill_the_context_to_its_last_token(models: Path, arm: dict[str, Any], concurrency: int) -> None:
+    asked = requests(tokens=500, logit_bias=((1, -1e6),))
+
+    full = answers(models, arm, asked, concurrency=concurrency)
+
+    assert {each.prompt_tokens + len(each.token_ids) for each in full} == {TINY.max_position_embeddings}
+    assert tokens(full) == tokens(answers(models, None, asked))
+
+
+def test_a_text_that_outgrows_a_drafter_with_other_tokens_goes_on_without_drafts(models: Path) -> None:
+    speculation = Speculation(drafter=str(models / "foreign"), window=5, cross_tokenizer=True)
+    engine = ReferenceEngine(str(models / "verifier"), speculation=speculation)
+    drafter: Any = engine.decoding.drafter
+    drafter.room = len(drafter.theirs.prompt_ids(requests()[0].messages)) + 12
+
+    (answer,) = engine.stream(requests()[:1])
+
+    drafted = [each.drafted > 0 for each in answer.rounds[1:]]
+    assert tokens([answer]) == tokens(answers(models, None, requests()[:1]))
+    assert (drafted[0], drafted[-1]) == (True, False)
 
 
 @pytest.mark.parametrize("name", ["chain", "iid, paper", "tree, walk", "small causal drafter", "prompt lookup"])
@@ -152,6 +183,36 @@ def test_without_seeds_answers_differ(models: Path) -> None:
     asked = [dataclasses.replace(r, sampling=dataclasses.replace(r.sampling, seed=None)) for r in requests(1.0)]
 
     assert tokens(answers(models, None, asked)) != tokens(answers(models, None, asked))
+
+
+def test_a_failed_request_leaves_nothing_behind_for_the_next_in_its_lane(
+    models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speculation = Speculation(drafter=str(models / "drafter"), window=5)
+    engine = ReferenceEngine(str(models / "verifier"), speculation=speculation, concurrency=2)
+    first, second, third = requests()[:3]
+    alone = {each.request_id: each.token_ids for each in engine.stream([second, third])}
+    drafter: Any = engine.decoding.drafter
+    verify = engine.decoding.verify
+
+    def spoil_the_first_lane(*arguments: Any) -> list[torch.Tensor]:
+        scores = verify(*arguments)
+        monkeypatch.undo()
+        engine.decoding.cache.store[:, :, 0] = float("nan")
+        drafter.drafter.cache.store[:, :, 0] = float("nan")
+        return [torch.full_like(scores[0], float("nan")), *scores[1:]]
+
+    monkeypatch.setattr(engine.decoding, "verify", spoil_the_first_lane)
+    answered = {each.request_id: each for each in engine.stream([first, second, third])}
+
+    assert answered.pop(first.request_id).finish_reason == "error"
+    assert {name: each.token_ids for name, each in answered.items()} == alone
+
+
+def test_a_logit_bias_on_no_token_of_the_model_is_an_error_of_the_request(models: Path) -> None:
+    (answer,) = answers(models, None, requests(logit_bias=((512, 1.0),))[:1])
+
+    assert answer.error == "logit_bias names token 512, the model has tokens 0 to 511"
 
 
 def test_scores_that_are_not_numbers_end_their_own_request(models: Path) -> None:

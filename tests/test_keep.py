@@ -8,7 +8,10 @@ from typer.testing import CliRunner, Result
 
 from harness.cli import app
 from harness.study import read_study
+from results.ledger import read_generations
 from small_study import use_fakes, write_study
+
+STUDIES = Path(__file__).parents[1] / "results/studies"
 
 
 def streak(*arguments: object) -> Result:
@@ -26,6 +29,13 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     assert streak("keep", study).exit_code == 0
     shutil.rmtree("runs")
     return study
+
+
+def test_a_kept_study_answers_the_arms_of_its_own_file() -> None:
+    for study in sorted(STUDIES.glob("*/generations.jsonl.gz")):
+        kept = {generation.arm_id for generation in read_generations(study)}
+
+        assert kept == {cell.arm_id for cell in read_study(study.parent).cells}, study.parent.name
 
 
 def test_a_kept_study_holds_what_a_regrade_and_a_reader_need(kept: Path) -> None:

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from engines.cache import KVCache, stack_masks
-from engines.decoder import Decoder
+from engines.cache import HIDDEN, KVCache, stack_masks
+from engines.decoder import Decoder, causal_mask, prefill
 from engines.drafters.contract import NOT_NUMBERS, Draft, Prefix
 from engines.speculation import Speculation
+from engines.speculative.distributions import are_numbers
 from engines.speculative.drafts import trie
-
-HIDDEN = float("-inf")
 
 
 class AutoregressiveDrafting:
@@ -22,18 +21,25 @@ class AutoregressiveDrafting:
 
     def __init__(self, decoder: Decoder, speculation: Speculation, window: int, capacity: int, lanes: int) -> None:
         self.decoder, self.speculation, self.window = decoder, speculation, window
-        self.cache = KVCache(decoder.config, lanes, capacity + window + 1, decoder.embed.weight.dtype)
+        # A lane far ahead of others is padded to their rows: an accepted run at most.
+        self.cache = KVCache(decoder.config, lanes, capacity + 2 * window + 2, decoder.embed.weight.dtype)
         self.held: list[list[int]] = [[] for _ in range(lanes)]
 
     def start(self, prefix: Prefix) -> None:
         """A new sequence takes its lane."""
-        self.held[prefix.lane] = []
         self.cache.lengths[prefix.lane] = 0
+        prefill(self.decoder, self.cache, prefix.lane, prefix.prompt)
+        self.held[prefix.lane] = list(prefix.prompt)
 
     def move(self, source: int, target: int) -> None:
         """A lane's sequence goes on in another lane."""
         self.held[target] = self.held[source]
         self.cache.move(source, target)
+
+    def clear(self, lane: int) -> None:
+        """Forget a lane whose scores were not numbers."""
+        self.cache.clear(lane)
+        self.held[lane] = []
 
     def rewind(self, lane: int, length: int) -> None:
         """Keep at most the first `length` tokens of a lane."""
@@ -50,9 +56,9 @@ class AutoregressiveDrafting:
             scores = self.extend(pending)
             for lane, prefix in enumerate(prefixes):
                 # Scores that are no numbers are told below; until then the other lanes go on beside this one.
-                if torch.isnan(scores[lane]).any():
+                if not are_numbers(scores[lane]):
                     broken.add(lane)
-                law = prefix.draws.draft_laws(scores[lane].nan_to_num(), self.speculation)
+                law = prefix.draws.draft_laws(torch.nan_to_num(scores[lane], neginf=HIDDEN), self.speculation)
                 laws[lane].append(law)
                 tokens[lane].append(int(torch.multinomial(law, 1, generator=prefix.draws.generator)))
             pending = [drafted[-1:] for drafted in tokens]
@@ -67,7 +73,7 @@ class AutoregressiveDrafting:
         """Cut the lane's cache back to what the text confirms; returns the tokens that it has not seen."""
         text, held = prefix.text, self.held[prefix.lane]
         shared = min(len(held), len(text) - 1)
-        begun = len(prefix.prompt) if held else 0
+        begun = min(len(prefix.prompt), shared)
         same = next((at for at in range(begun, shared) if held[at] != text[at]), shared)
         self.held[prefix.lane] = held[:same]
         self.cache.lengths[prefix.lane] = same
@@ -79,7 +85,9 @@ class AutoregressiveDrafting:
         cache.active = range(len(pending))
         known = cache.lengths[: len(pending)]
         ids = torch.tensor([tokens + [0] * (rows - len(tokens)) for tokens in pending])
-        masks = [causal_rows(len(tokens), before, cache.dtype) for tokens, before in zip(pending, known, strict=True)]
+        masks = [
+            causal_mask(len(tokens), cache.dtype, before=before) for tokens, before in zip(pending, known, strict=True)
+        ]
         mask = masks[0] if len(pending) == 1 else stack_masks(masks, cache.end + rows)
         hidden = self.decoder(ids, torch.tensor(known)[:, None] + torch.arange(rows), mask, cache)
         for lane, tokens in enumerate(pending):
@@ -94,9 +102,3 @@ class AutoregressiveDrafting:
         for _ in range(self.window):
             self.extend([[0]])
         self.held[0] = []
-
-
-def causal_rows(rows: int, visible: int, dtype: torch.dtype) -> Tensor:
-    """Additive mask of rows that see the cache, themselves and the rows before: [rows, visible + rows]."""
-    own = torch.full((rows, rows), HIDDEN, dtype=dtype).triu_(1)
-    return torch.cat((torch.zeros(rows, visible, dtype=dtype), own), dim=1)

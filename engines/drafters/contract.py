@@ -6,12 +6,12 @@ Knows no target and no clock. Sequence i of those handed in always holds lane i.
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-import torch
 from torch import Tensor
 
 from engines.draws import Draws
 from engines.pace import Pace
 from engines.speculation import MOST_AUTO_NODES, Speculation
+from engines.speculative.distributions import are_numbers
 from engines.speculative.drafts import NO_DRAFT, DraftTree, draft_chain, draft_samples, draft_tree, ranked_chain
 
 
@@ -55,11 +55,18 @@ class Drafter(Protocol):
     """Drafts for the live sequences; keeps what it needs of each, lane by lane."""
 
     def start(self, prefix: Prefix) -> None:
-        """A new sequence takes its lane."""
+        """A new sequence takes its lane: read its prompt, as far as the bonus token.
+
+        Raises ValueError where the drafter cannot take it.
+        """
         ...
 
     def move(self, source: int, target: int) -> None:
         """A lane's sequence goes on in another lane."""
+        ...
+
+    def clear(self, lane: int) -> None:
+        """Forget a lane whose scores were not numbers, with all that lies in it."""
         ...
 
     def propose(self, prefixes: Sequence[Prefix]) -> list[Draft]:
@@ -74,7 +81,7 @@ class Drafter(Protocol):
 def shape_draft(marginals: Tensor, speculation: Speculation, draws: Draws) -> Draft:
     """The draft of an arm's shape from the marginals [G, V] of a window."""
     weighs, shape = speculation.weighs_draft_law, speculation.shape
-    if torch.isnan(marginals).any():
+    if not are_numbers(marginals):
         return NOT_NUMBERS
     if shape == "tree" and isinstance(speculation.nodes, int):
         return Draft(draft_tree(marginals, speculation.nodes).tree)
@@ -88,12 +95,12 @@ def shape_draft(marginals: Tensor, speculation: Speculation, draws: Draws) -> Dr
 
 def choose_draft(marginals: Tensor, speculation: Speculation, pace: Pace, temperature: float) -> Draft:
     """For `auto`: as much of the chain or tree that marginals [G, V] make as pays for its verification."""
-    if torch.isnan(marginals).any():
+    if not are_numbers(marginals):
         return NOT_NUMBERS
     if speculation.shape == "tree":
         ranked = draft_tree(marginals, MOST_AUTO_NODES, floor=pace.floor(temperature))
     else:
-        ranked = ranked_chain(marginals)
+        ranked = ranked_chain(marginals[:MOST_AUTO_NODES])
     nodes = pace.choose(ranked.path_logs, temperature)
     verified = ranked.path_logs[:nodes]
     return Draft(ranked.tree.first(nodes), learn=lambda accepted: pace.learn(verified, accepted, temperature))

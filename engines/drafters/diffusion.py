@@ -15,15 +15,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engines.cache import KVCache, stack_masks
+from engines.cache import HIDDEN, KVCache, stack_masks
 from engines.checkpoints import DrafterConfig
-from engines.decoder import Decoder
+from engines.decoder import Decoder, prefill
 from engines.drafters.contract import Draft, Prefix, choose_draft, shape_draft
 from engines.pace import Pace
 from engines.speculation import Speculation
 
-HIDDEN = float("-inf")
-TYPICAL_COMMITTED = 4
+TYPICAL_COMMITTED = 6
 """Rows that a round adds to the drafter's prefix, where it is rehearsed: about an accepted streak."""
 
 
@@ -40,7 +39,7 @@ def window_mask(committed: int, width: int, visible: int, dtype: torch.dtype) ->
 
 
 @dataclass(slots=True, kw_only=True)
-class Windows:
+class Denoising:
     """The windows of all lanes while they are denoised. B lanes, G places, V vocabulary.
 
     shown:  [B, G] places whose token is settled
@@ -79,11 +78,19 @@ class DiffusionDrafter:
     ) -> None:
         self.decoder, self.config, self.window = decoder, config, window
         self.prefix_cache = prefix_cache
-        self.cache = KVCache(decoder.config, lanes, capacity + window + 1, decoder.embed.weight.dtype)
+        # A lane far ahead of others is padded to their rows: an accepted run and a window at most.
+        self.cache = KVCache(decoder.config, lanes, capacity + 2 * window + 2, decoder.embed.weight.dtype)
 
-    def start(self, lane: int) -> None:
-        """Forget the lane's sequence."""
+    @property
+    def is_cached(self) -> bool:
+        """Whether committed tokens are read once."""
+        return self.prefix_cache and self.config.prefix == "causal"
+
+    def start(self, lane: int, prompt: list[int]) -> None:
+        """A new sequence takes the lane: its prompt is read."""
         self.cache.lengths[lane] = 0
+        if self.is_cached:
+            prefill(self.decoder, self.cache, lane, prompt)
 
     def marginals(self, texts: Sequence[list[int]], steps: int = 1) -> Tensor:
         """Scores of the window's places after each text, whose last token is the bonus token.
@@ -93,7 +100,7 @@ class DiffusionDrafter:
         """
         shape = (len(texts), self.window)
         masks = torch.full(shape, self.config.mask_token_id)
-        windows = Windows(shown=torch.zeros(shape, dtype=torch.bool), tokens=masks, scores=self.scores(texts, masks))
+        windows = Denoising(shown=torch.zeros(shape, dtype=torch.bool), tokens=masks, scores=self.scores(texts, masks))
         for step in range(1, steps):
             windows.settle(step / steps)
             windows.update(self.scores(texts, windows.tokens))
@@ -114,7 +121,7 @@ class DiffusionDrafter:
         """Hidden states that predict the window's places, [B, G, hidden]; commits all tokens but the bonus token."""
         cache, width = self.cache, 1 + len(window[0])
         cache.active = range(len(texts))
-        if not self.prefix_cache:
+        if not self.is_cached:
             cache.lengths[: len(texts)] = [0] * len(texts)
         known = cache.lengths[: len(texts)]
         ids = [text[before:] + places for text, before, places in zip(texts, known, window, strict=True)]
@@ -126,9 +133,11 @@ class DiffusionDrafter:
             window_mask(len(row) - width, width, before, cache.dtype) for row, before in zip(ids, known, strict=True)
         ]
         mask = masks[0] if len(texts) == 1 else stack_masks(masks, cache.end + rows)
-        hidden = self.decoder(padded, positions, mask, cache)
+        hidden: Tensor = self.decoder(padded, positions, mask, cache)
         for lane, row in enumerate(ids):
             cache.lengths[lane] += len(row) - width
+        if len(ids) == 1:
+            return hidden[:, -self.window :]
         wanted = lengths[:, None] + torch.arange(-self.window, 0)
         return torch.take_along_dim(hidden, wanted[..., None], dim=1)
 
@@ -147,11 +156,15 @@ class DiffusionDrafting:
 
     def start(self, prefix: Prefix) -> None:
         """A new sequence takes its lane."""
-        self.drafter.start(prefix.lane)
+        self.drafter.start(prefix.lane, prefix.prompt)
 
     def move(self, source: int, target: int) -> None:
         """A lane's sequence goes on in another lane."""
         self.drafter.cache.move(source, target)
+
+    def clear(self, lane: int) -> None:
+        """Forget a lane whose scores were not numbers."""
+        self.drafter.cache.clear(lane)
 
     def rewind(self, lane: int, length: int) -> None:
         """Keep at most the first `length` tokens of a lane."""

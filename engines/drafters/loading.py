@@ -69,7 +69,9 @@ def open_one(folder: Path, speculation: Speculation, host: Host) -> Drafter:
         drafter = DiffusionDrafting(model, speculation)
     if not speculation.cross_tokenizer:
         return drafter
-    return TranslatedDrafting(drafter, ChatTokenizer(folder), host.chat, window)
+    return TranslatedDrafting(
+        drafter, ChatTokenizer(folder), host.chat, window=window, nodes=speculation.most_nodes, room=room
+    )
 
 
 def refuse_other_tokens(folder: Path, vocab_size: int, host: Host) -> None:

@@ -26,6 +26,11 @@ class Mixture:
         for drafter in self.drafters:
             drafter.move(source, target)
 
+    def clear(self, lane: int) -> None:
+        """Forget a lane whose scores were not numbers."""
+        for drafter in self.drafters:
+            drafter.clear(lane)
+
     def propose(self, prefixes: Sequence[Prefix]) -> list[Draft]:
         """The drafts of all drafters in one tree for each sequence."""
         proposals = [drafter.propose(prefixes) for drafter in self.drafters]

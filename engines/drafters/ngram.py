@@ -22,11 +22,15 @@ class NgramDrafting:
 
     def start(self, prefix: Prefix) -> None:
         """A new sequence takes its lane."""
-        self.after[prefix.lane], self.indexed[prefix.lane] = {}, 0
+        self.clear(prefix.lane)
 
     def move(self, source: int, target: int) -> None:
         """A lane's sequence goes on in another lane."""
         self.after[target], self.indexed[target] = self.after[source], self.indexed[source]
+
+    def clear(self, lane: int) -> None:
+        """Forget a lane."""
+        self.after[lane], self.indexed[lane] = {}, 0
 
     def propose(self, prefixes: Sequence[Prefix]) -> list[Draft]:
         """What followed each text's ending before; an empty draft where nothing did."""

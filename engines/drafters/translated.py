@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from engines.chat import ChatTokenizer
-from engines.drafters.contract import Draft, Drafter, Prefix
+from engines.drafters.contract import NOTHING, Draft, Drafter, Prefix
 from engines.draws import Draws
 from engines.speculative.drafts import trie
 
@@ -34,18 +34,30 @@ class Translation:
     prompt: list[int]
     messages: Sequence[Mapping[str, str]]
     text: list[int]
+    fits: bool = True
 
 
 class TranslatedDrafting:
     """Puts sequences into the drafter's tokens and its drafts into the target's."""
 
-    def __init__(self, inner: RewindableDrafter, theirs: ChatTokenizer, ours: ChatTokenizer, window: int) -> None:
-        self.inner, self.theirs, self.ours, self.window = inner, theirs, ours, window
+    def __init__(
+        self,
+        inner: RewindableDrafter,
+        theirs: ChatTokenizer,
+        ours: ChatTokenizer,
+        *,
+        window: int,
+        nodes: int,
+        room: int,
+    ) -> None:
+        """window, nodes: most tokens of a draft and of a tree, in the target's tokens; room: the drafter's context."""
+        self.inner, self.theirs, self.ours = inner, theirs, ours
+        self.window, self.nodes, self.room = window, nodes, room
         self.lanes: dict[int, Translation] = {}
 
     def start(self, prefix: Prefix) -> None:
         """A new sequence takes its lane, its chat written by the drafter's own template."""
-        prompt = self.theirs.prompt_ids(prefix.messages)
+        prompt = self.theirs.prompt_ids(prefix.messages)[: self.room]
         self.lanes[prefix.lane] = Translation(prefix.lane, prefix.draws, prompt, prefix.messages, list(prompt))
         self.inner.start(self.lanes[prefix.lane])
 
@@ -54,6 +66,11 @@ class TranslatedDrafting:
         self.inner.move(source, target)
         self.lanes[target] = self.lanes.pop(source)
         self.lanes[target].lane = target
+
+    def clear(self, lane: int) -> None:
+        """Forget a lane whose scores were not numbers."""
+        self.inner.clear(lane)
+        self.lanes.pop(lane, None)
 
     def propose(self, prefixes: Sequence[Prefix]) -> list[Draft]:
         """The drafts of the inner drafter in the target's tokens."""
@@ -67,14 +84,18 @@ class TranslatedDrafting:
         answer = self.theirs.encode(self.ours.decode(answer_of(prefix)))
         before, text = translation.text, translation.prompt + answer
         same = next((at for at, (old, new) in enumerate(zip(before, text, strict=False)) if old != new), len(before))
-        self.inner.rewind(prefix.lane, min(same, len(text) - 1))
-        translation.text = text
+        # A text that has outgrown the drafter's context keeps its lane with a token of it, and its drafts are not used.
+        translation.fits = len(text) <= self.room
+        translation.text = text if translation.fits else text[:1]
+        self.inner.rewind(prefix.lane, min(same, len(translation.text) - 1))
         return translation
 
     def back(self, prefix: Prefix, translation: Translation, draft: Draft) -> Draft:
         """A draft in the target's tokens; where it ends the answer, so does ours."""
         if draft.error:
             return draft
+        if not translation.fits:
+            return NOTHING
         answer = translation.text[len(translation.prompt) :]
         known = self.theirs.decode(answer)
         drafts: list[list[int]] = []
@@ -86,7 +107,7 @@ class TranslatedDrafting:
             own = self.in_our_tokens(prefix, text[len(known) :]) if text.startswith(known) else []
             stop = [min(self.ours.stop_ids)] if ends is not None else []
             drafts.append((own + stop)[: self.window])
-        return Draft(trie(drafts))
+        return Draft(trie(drafts).first(self.nodes))
 
     def in_our_tokens(self, prefix: Prefix, text: str) -> list[int]:
         """The draft's text behind the answer, in the target's tokens."""

@@ -6,6 +6,8 @@ the target's own draws gives, seed for seed, the very text that decoding without
 Sources: top-p Holtzman et al. (2020); min-p Nguyen et al. (2024); repetition penalty Keskar et al. (2019), section 4.1.
 """
 
+import hashlib
+
 import torch
 from torch import Tensor
 
@@ -13,6 +15,14 @@ from engines.sampling import Sampling
 
 BLOCK = 64
 NEVER = float("-inf")
+
+
+def stream_seed(seed: int, stream: str) -> int:
+    """The seed of one stream of a request's random numbers: streams of one request have nothing in common.
+
+    32 bits, which is what torch's generator on the CPU makes use of.
+    """
+    return int.from_bytes(hashlib.sha256(f"{seed}/{stream}".encode()).digest()[:4], "big")
 
 
 class PositionNoise:
@@ -37,7 +47,7 @@ class PositionNoise:
 
     def block(self, index: int) -> Tensor:
         """Noise of BLOCK positions, a function of the seed and the block's place alone."""
-        generator = torch.Generator().manual_seed((self.seed * 1_000_003 + index) % 2**63)
+        generator = torch.Generator().manual_seed(stream_seed(self.seed, f"noise/{index}"))
         exponential = torch.empty(BLOCK, self.vocab_size).exponential_(generator=generator)
         return -exponential.log()
 
@@ -61,6 +71,11 @@ class Seen:
             for token in path:
                 counts[row, token] += 1
         return counts
+
+
+def are_numbers(scores: Tensor) -> bool:
+    """Whether scores can be a law: no NaN and no +inf; -inf is a token that cannot come."""
+    return bool(scores.amax() < float("inf"))
 
 
 def adjust(scores: Tensor, sampling: Sampling, prompt: Tensor | None = None, answer: Tensor | None = None) -> Tensor:
@@ -93,12 +108,13 @@ def log_law(scores: Tensor, sampling: Sampling) -> Tensor:
 
     Shapes:
         scores:  [..., V], bias and penalties applied
-        returns: [..., V] float32
+        returns: [..., V] float32, or float64 for scores of float64
     """
     if sampling.temperature == 0:
-        one_hot = torch.full_like(scores, NEVER, dtype=torch.float32)
+        one_hot = torch.full_like(scores, NEVER, dtype=torch.promote_types(scores.dtype, torch.float32))
         return one_hot.scatter(-1, scores.argmax(dim=-1, keepdim=True), 0.0)
-    logs = torch.log_softmax(scores.float() / sampling.temperature, dim=-1)
+    precise = scores if scores.dtype == torch.float64 else scores.float()
+    logs = torch.log_softmax(precise / sampling.temperature, dim=-1)
     for cut in (keep_top_k, keep_top_p, keep_min_p):
         logs = cut(logs, sampling)
     return logs

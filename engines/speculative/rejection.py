@@ -2,7 +2,7 @@
 
 Knows tensors only. Each is exact only for drafts truly drawn from q, token by token: a sampled chain (`leviathan`,
 `block`) or K of them (`specinfer`, `traversal`); engines/speculation.py refuses other shapes. An argmax chain counts as
-drawn from its one-hot. Every rule is held to the target's law by exact enumeration (tests/test_rejection.py).
+drawn from its one-hot. Every rule is held to the target's law by exact enumeration (tests/test_verification.py).
 
 Shapes, in all rules:
     laws:       [1 + N, V] probabilities of the target after the bonus token and after every node

@@ -30,6 +30,9 @@ def audit(study_path: Path | None, num_problems: int, source: Path | None) -> No
         problems = list(study.build_task().problems())[:num_problems]
         compared = audit_tokens(study, problems, groups, uncompared)
         violations = sum(len(each.explained.violations) for each in compared) + audit_laws()
+    if not any(each.identity.compared for each in compared):
+        typer.echo("no answer could be compared: an audit of nothing")
+        raise typer.Exit(VIOLATED)
     failed = sum(each.identity.failed for each in compared)
     left_out = f"; answers not compared, since a request failed: {failed}" if failed else ""
     if violations:

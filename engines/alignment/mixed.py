@@ -1,0 +1,169 @@
+"""Weighted sums of objectives, with weights that may change over the steps: what a training's config names.
+
+Knows tensors, and the objectives by name. Everything is computed from one set of window laws, so a further objective
+costs no further forward of the drafter.
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TypeAlias
+
+from torch import Tensor
+
+from engines.alignment import divergences, objectives
+from engines.alignment.divergences import TargetLaws
+
+Weight: TypeAlias = float | Sequence[Sequence[float]]
+"""A constant, or pairs (step, weight): linear between them, constant before the first and behind the last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowLaws:
+    """What the drafter says of windows, all places masked as in use, and what the target says of them.
+
+    draft_logs:     [..., G, V] log-probabilities of every place
+    log_q:          [..., G] those of the verifier's own tokens
+    valid:          [..., G] whether the place lies within the text
+    target:         the target's laws of the same places; needed for TARGET_OBJECTIVES alone
+    noise_weights:  [..., G] masked diffusion's weights, where some places were shown; such windows are for `ce` alone
+    """
+
+    draft_logs: Tensor
+    log_q: Tensor
+    valid: Tensor
+    target: TargetLaws | None = None
+    noise_weights: Tensor | None = None
+
+
+def window_laws(
+    draft_logs: Tensor,
+    tokens: Tensor,
+    valid: Tensor,
+    *,
+    target: TargetLaws | None = None,
+    noise_weights: Tensor | None = None,
+) -> WindowLaws:
+    """Window laws from the drafter's [..., G, V] and the verifier's tokens [..., G], looked up once for all terms."""
+    log_q = draft_logs.gather(-1, tokens[..., None]).squeeze(-1)
+    return WindowLaws(draft_logs=draft_logs, log_q=log_q, valid=valid, target=target, noise_weights=noise_weights)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What single objectives need to know beside the laws."""
+
+    decay: float = 0.8
+    """`exp_ce`: weight of a place over that of the one before it."""
+    drafts: int = 8
+    """`iid_streak`: joint drafts that will be served."""
+    nodes: int = 64
+    """`tree_streak`: nodes of the tree that will be served."""
+    softness: float = 1.0
+    """`tree_streak`: nats over which a path goes from out to in."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.decay <= 1:
+            raise ValueError(f"decay must lie in (0, 1], not {self.decay}")
+        if self.drafts < 1 or self.nodes < 1:
+            raise ValueError(f"drafts and nodes must be at least 1, not {self.drafts} and {self.nodes}")
+        if not 0 < self.softness < math.inf:
+            raise ValueError(f"softness must be a positive number of nats, not {self.softness}")
+
+
+TokenObjective: TypeAlias = Callable[[WindowLaws, Settings], Tensor]
+TargetObjective: TypeAlias = Callable[[Tensor, TargetLaws, Tensor], Tensor]
+
+
+def tree_streak(laws: WindowLaws, settings: Settings) -> Tensor:
+    """`tree_streak` for the tree that the drafter would serve as it is."""
+    floors = objectives.tree_floors(laws.draft_logs, settings.nodes)
+    return objectives.tree_streak(laws.log_q, laws.valid, floors, softness=settings.softness)
+
+
+TOKEN_OBJECTIVES: Mapping[str, TokenObjective] = {
+    "streak": lambda laws, settings: objectives.streak(laws.log_q, laws.valid),
+    "log_streak": lambda laws, settings: objectives.log_streak(laws.log_q, laws.valid),
+    "streak_ce": lambda laws, settings: objectives.streak_ce(laws.log_q, laws.valid),
+    "iid_streak": lambda laws, settings: objectives.iid_streak(laws.log_q, laws.valid, drafts=settings.drafts),
+    "tree_streak": tree_streak,
+    "exp_ce": lambda laws, settings: objectives.exp_ce(laws.log_q, laws.valid, decay=settings.decay),
+    "ce": lambda laws, settings: objectives.ce(laws.log_q, laws.valid, laws.noise_weights),
+}
+TARGET_OBJECTIVES: Mapping[str, TargetObjective] = {
+    "distillspec": divergences.distillspec,
+    "ar_distillation": divergences.ar_distillation,
+    "tv": divergences.tv,
+}
+OBJECTIVES = (*TOKEN_OBJECTIVES, *TARGET_OBJECTIVES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mixed:
+    """A weighted sum of objectives: Mixed(weights={"log_streak": 1.0, "ce": [(0, 1.0), (500, 0.1)]})."""
+
+    weights: Mapping[str, Weight]
+    settings: Settings = field(default_factory=Settings)
+
+    def __post_init__(self) -> None:
+        if not self.weights:
+            raise ValueError(f"a mixture needs at least one objective; known objectives: {', '.join(OBJECTIVES)}")
+        for name in self.weights:
+            if name not in OBJECTIVES:
+                raise ValueError(f"unknown objective {name!r}; known objectives: {', '.join(OBJECTIVES)}")
+        steps = sorted({step for name, weight in self.weights.items() for step, _ in knots(name, weight)})
+        # Weights are linear between these steps and never negative, so their sum can only vanish at one of them.
+        for step in steps:
+            if not any(self.weights_at(step).values()):
+                raise ValueError(f"all weights are 0 at step {step}: {', '.join(self.weights)}")
+
+    @property
+    def needs_target(self) -> bool:
+        """Whether some term compares with the target's laws, which cost a forward of the target."""
+        return any(name in TARGET_OBJECTIVES for name in self.weights)
+
+    def weights_at(self, step: int) -> dict[str, float]:
+        """Weight of every objective at `step`, counted from 0."""
+        return {name: interpolated(knots(name, weight), step) for name, weight in self.weights.items()}
+
+    def loss(self, laws: WindowLaws, step: int) -> Tensor:
+        """The weighted sum at `step`; an objective without weight there is not computed."""
+        terms = [weight * self.term(name, laws) for name, weight in self.weights_at(step).items() if weight]
+        return sum(terms[1:], start=terms[0])
+
+    def term(self, name: str, laws: WindowLaws) -> Tensor:
+        """One objective alone, without its weight."""
+        if laws.noise_weights is not None and name != "ce":
+            raise ValueError(f"objective {name!r} needs windows masked throughout; masked diffusion's suit ce alone")
+        if name in TOKEN_OBJECTIVES:
+            return TOKEN_OBJECTIVES[name](laws, self.settings)
+        if laws.target is None:
+            raise ValueError(f"objective {name!r} needs the target's laws of the windows, and none were given")
+        return TARGET_OBJECTIVES[name](laws.draft_logs, laws.target, laws.valid)
+
+
+def knots(name: str, weight: Weight) -> list[tuple[int, float]]:
+    """The pairs (step, weight) of an objective's weight, a constant as one pair; checked."""
+    try:
+        pairs = [(0.0, float(weight))] if isinstance(weight, int | float) else [(float(s), float(w)) for s, w in weight]
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"weight of {name!r} is a number or pairs (step, weight), not {weight!r}") from error
+    steps = [step for step, _ in pairs]
+    ascending = all(first < second for first, second in pairwise(steps))
+    if not pairs or steps[0] < 0 or not ascending or not all(step.is_integer() for step in steps):
+        raise ValueError(f"steps of {name!r} must be whole numbers that ascend from 0 or later, not {steps}")
+    for _, value in pairs:
+        if not 0 <= value < math.inf:
+            raise ValueError(f"weight of {name!r} must be a finite number of at least 0, not {value}")
+    return [(int(step), value) for step, value in pairs]
+
+
+def interpolated(pairs: Sequence[tuple[int, float]], step: int) -> float:
+    """The weight at `step`: linear between the pairs, constant outside."""
+    after = bisect_right(pairs, step, key=lambda pair: pair[0])
+    if after in (0, len(pairs)):
+        return pairs[min(after, len(pairs) - 1)][1]
+    (first, start), (last, end) = pairs[after - 1 : after + 1]
+    return start + (end - start) * (step - first) / (last - first)
