@@ -1,6 +1,6 @@
 """What an engine is to Streak: requests in, completions with per-round times out; plain values only, no tensors.
 
-Knows no task and no study. Engines: engines/reference.py (torch, readable), engines/sglang_engine.py (SGLang).
+Knows no task and no study. The engine that is there: engines/reference.py.
 """
 
 import math

@@ -31,7 +31,7 @@ from results.records import Completion
 
 DTYPES: dict[NumberFormat, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 WARM_UP_WINDOW, WARM_UP_TOLERANCE, WARM_UP_ROUNDS = 20, 0.03, 200
-UNTIMED_CALLS, TIMED_CALLS = 3, 15
+UNTIMED_CALLS, TIMED_CALLS = 2, 9
 PACE_CONTEXT = 256
 """Tokens before the windows whose step times `auto` goes by, or half the context where it is shorter."""
 

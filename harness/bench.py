@@ -1,11 +1,12 @@
 """The bench: a study's arms on the same prompts, timed in memory, and what their seconds say of speculation.
 
 Grades nothing and writes nothing. All engines are open and warm; requests are made one by one in the plan's order
-(A B B A). Afterwards each arm's forwards are timed alone, at the mean context and the mean number of drafted nodes of
-its own rounds: what is left between them and the measured seconds is not the models'. Clock `decode`.
+(A B B A). Beside each answer the forwards of its mean round are timed alone: what is left between them and the
+measured seconds is not the models'. Clock `decode`.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -37,6 +38,16 @@ class Bare:
     context: int
     nodes: int
     step_seconds: float
+    forwards: BareForwards
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """Forwards timed beside one answer, at the mean context and number of drafted nodes of its rounds."""
+
+    context: int
+    nodes: int
+    rounds: int
     forwards: BareForwards
 
 
@@ -136,7 +147,7 @@ class Bench:
         self._open_engine = open_engine
         self._names = {arm.name: engine_id(study, arm) for arm in study.arms}
         self._engines: dict[str, Engine] = {}
-        self._bare: dict[tuple[str, int, int], BareForwards] = {}
+        self._bare: dict[str, list[Timed]] = defaultdict(list)
         self._stack = ExitStack()
 
     def prepare(self) -> None:
@@ -159,9 +170,13 @@ class Bench:
         progress.start(self.jobs, 0)
         try:
             for job in self.jobs:
-                completion = complete(self._engines[self._names[job.cell.arm.name]], job)
+                engine = self._engines[self._names[job.cell.arm.name]]
+                completion = complete(engine, job)
                 engine_seconds += completion.seconds
                 generations.append(job.generation(completion))
+                if len(completion.rounds) > 1:
+                    # Beside the request that they are held against: a machine's speed drifts within seconds.
+                    self._bare[job.cell.arm_id].append(time_bare(engine, completion))
                 progress.note(job, generations[-1], engine_seconds)
         finally:
             progress.close()
@@ -185,29 +200,10 @@ class Bench:
 
     def _result(self, cell: Cell, speeds: Mapping[str, Any], answers: Sequence[Completion]) -> ArmResult:
         found = acceptance([answer.rounds for answer in answers], window_of(cell.arm, answers))
-        return ArmResult(cell=cell, speeds=speeds, acceptance=found, bare=self._time_bare(cell.arm, answers))
-
-    def _time_bare(self, arm: Arm, answers: Sequence[Completion]) -> Bare | None:
-        """The limit is over plain steps, so there is none where speed-ups are over something else."""
-        baseline = next(each for each in self.study.arms if each.name == self.study.baseline)
-        contexts = list(contexts_of(answers))
-        if baseline.speculation or not contexts:
-            return None
-        context = round(fmean(contexts))
-        nodes = round(fmean(each.drafted for answer in answers for each in answer.rounds[1:]))
-        return Bare(
-            context=context,
-            nodes=nodes,
-            step_seconds=self._forwards(baseline, context, 0).verify_seconds,
-            forwards=self._forwards(arm, context, nodes),
-        )
-
-    def _forwards(self, arm: Arm, context: int, nodes: int) -> BareForwards:
-        """Timed once: a repeated one would differ by noise, and the baseline's limit from 1."""
-        key = self._names[arm.name], context, nodes
-        if key not in self._bare:
-            self._bare[key] = self._engines[key[0]].bare_forwards(context, nodes)
-        return self._bare[key]
+        baseline = next((each for each in self.study.cells if is_plain_baseline(self.study, each, cell)), None)
+        steps = self._bare[baseline.arm_id] if baseline else []
+        bare = mean_bare(self._bare[cell.arm_id], steps) if steps and self._bare[cell.arm_id] else None
+        return ArmResult(cell=cell, speeds=speeds, acceptance=found, bare=bare)
 
     def to_json(self, results: Iterable[ArmResult]) -> dict[str, Any]:
         """Plain values: `arms` by name, or by `NAME T=1` where the study has several temperatures, and provenance."""
@@ -225,6 +221,37 @@ class Bench:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def is_plain_baseline(study: Study, cell: Cell, other: Cell) -> bool:
+    """Whether a cell is the baseline of another one, and decodes plainly: a limit is over plain steps alone."""
+    return cell.arm.name == study.baseline and cell.arm.speculation is None and cell.temperature == other.temperature
+
+
+def time_bare(engine: Engine, completion: Completion) -> Timed:
+    """Time the forwards of an answer's mean round."""
+    context = round(fmean(contexts_of([completion])))
+    nodes = round(fmean(each.drafted for each in completion.rounds[1:]))
+    forwards = engine.bare_forwards(context, nodes)
+    return Timed(context=context, nodes=nodes, rounds=len(completion.rounds) - 1, forwards=forwards)
+
+
+def mean_bare(timed: Sequence[Timed], steps: Sequence[Timed]) -> Bare:
+    """Means over all rounds of an arm, and over those of its baseline."""
+
+    def mean(values: Iterable[float], over: Sequence[Timed]) -> float:
+        return fmean(values, weights=[each.rounds for each in over])
+
+    forwards = BareForwards(
+        draft_seconds=mean((each.forwards.draft_seconds for each in timed), timed),
+        verify_seconds=mean((each.forwards.verify_seconds for each in timed), timed),
+    )
+    return Bare(
+        context=round(mean((each.context for each in timed), timed)),
+        nodes=round(mean((each.nodes for each in timed), timed)),
+        step_seconds=mean((each.forwards.verify_seconds for each in steps), steps),
+        forwards=forwards,
+    )
 
 
 def open_named(study: Study, arm: Arm, open_engine: OpenEngine) -> Engine:

@@ -42,7 +42,9 @@ SourcePath = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Local data file, in place of the study's source.")
 ]
 JsonPath = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write all numbers here.")]
-Section = Annotated[str | None, typer.Argument(help="tasks, engines, models, arms, shapes or rules; default: all.")]
+Section = Annotated[
+    str | None, typer.Argument(help="tasks, engines, models, arms, drafting, shapes or rules; default: all.")
+]
 
 
 @app.command()

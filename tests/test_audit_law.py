@@ -22,7 +22,7 @@ from engines.speculative.verification import Coins, Verdict, walk
 from engines.tiny import TINY, exact_law, write_tiny_models
 from fake_engine import FakeEngine, failure
 from harness.audit_law import LENGTH, MESSAGES, PAIRS, SIZES, Law, LawCheck, Pair, check_law, check_laws
-from results.records import Completion
+from results.records import Completion, Round
 
 WALK: Pair = ("walk", "chain")
 SHARES = (0.6, 0.3, 0.1)
@@ -32,14 +32,22 @@ INDEPENDENT: Law = {
 
 
 class Drawing(FakeEngine):
-    """Draws whole answers from a law."""
+    """Draws whole answers from a law; half of its drafts are accepted."""
 
     law: ClassVar[Law] = INDEPENDENT
+    accepted: ClassVar[int] = 1
 
     def answer(self, request: Request) -> Completion:
         rng = random.Random(request.sampling.seed)
         (tokens,) = rng.choices(list(self.law), weights=list(self.law.values()))
-        return replace(failure(request), token_ids=tokens, finish_reason="length", error=None)
+        rounds = (Round(seconds=1.0, kept=LENGTH, chars=LENGTH, drafted=2, accepted=self.accepted),)
+        return replace(failure(request), token_ids=tokens, finish_reason="length", rounds=rounds, error=None)
+
+
+class NeverAccepting(Drawing):
+    """Writes what the law wants, but no draft was of any use: the rule was not tested."""
+
+    accepted: ClassVar[int] = 0
 
 
 class MatchingArgmax(Drawing):
@@ -80,7 +88,7 @@ def test_an_engine_that_draws_from_the_law_passes() -> None:
     assert checked(Drawing("fake")).holds
 
 
-@pytest.mark.parametrize("mutant", [MatchingArgmax, Flattened, Inventing])
+@pytest.mark.parametrize("mutant", [MatchingArgmax, Flattened, Inventing, NeverAccepting])
 def test_an_engine_with_another_law_does_not(mutant: type[Drawing]) -> None:
     assert not checked(mutant("fake")).holds
 

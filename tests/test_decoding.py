@@ -1,6 +1,7 @@
 """The decode loop on tiny random models: every arm, alone or side by side, writes what plain decoding writes."""
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from engines.checkpoints import read_drafter_config
 from engines.contract import Request
 from engines.drafters.diffusion import DiffusionDrafting
 from engines.reference import ReferenceEngine
@@ -260,6 +262,26 @@ def test_forwards_can_be_timed_apart(models: Path) -> None:
     assert ReferenceEngine(str(models / "verifier")).bare_forwards(40, 0).draft_seconds == 0
     with pytest.raises(ValueError, match="context 97 with 5 nodes cannot be timed; allowed: 1 to 96 tokens"):
         engine.bare_forwards(97, 5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "shift", "prefix"),
+    [
+        ("Dream", {}, 1, "full"),
+        ("llama", {}, 1, "full"),
+        ("qwen2", {}, 0, "causal"),
+        ("Dream", {"logits_shift": 0, "draft_prefix": "causal"}, 0, "causal"),
+    ],
+)
+def test_stock_checkpoints_have_the_shift_and_prefix_of_their_kind(
+    tmp_path: Path, kind: str, given: dict[str, Any], shift: int, prefix: str
+) -> None:
+    config = json.loads((write_model(tmp_path) / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"model_type": kind, "mask_token_id": 4} | given))
+
+    drafter = read_drafter_config(tmp_path)
+
+    assert (drafter.logits_shift, drafter.prefix) == (shift, prefix)
 
 
 def test_a_drafter_of_other_tokens_without_the_flag_is_refused(models: Path) -> None:
