@@ -39,8 +39,7 @@ VERIFIER = DecoderConfig(
     attention_bias=True,
 )
 VERIFIER_SCHEDULE = Schedule(steps=4800, learning_rate=4e-3)
-# A warm restart: without it 24 of 30 problems of six events were right, and drafters cut from it learnt slowly
-# (docs/LOG.md).
+# A warm restart, for problems of six events, of which 24 of 30 were right without it (docs/LOG.md).
 RESTART_SCHEDULE = Schedule(steps=800, learning_rate=3e-3, decay_from=0.2)
 DRAFTER_LAYERS = 2
 DRAFTER_WINDOW = 16
