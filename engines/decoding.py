@@ -92,7 +92,7 @@ class Decoding:
         mask = stack_masks(masks, cache.end + rows) if len(lives) > 1 else masks[0] if masks else None
         hidden = self.target(torch.tensor(ids), torch.tensor(positions), mask, cache)
         scores = self.target.logits(hidden).float()
-        return [rows[: 1 + len(draft.tree.tokens)] for rows, draft in zip(scores, drafts, strict=True)]
+        return [own[: 1 + len(draft.tree.tokens)] for own, draft in zip(scores, drafts, strict=True)]
 
     def judge(self, live: Live, draft: Draft, scores: Tensor) -> Verdict | None:
         """The verdict on one sequence's draft; None where scores are not numbers, which ends its answer."""

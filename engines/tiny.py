@@ -4,7 +4,6 @@ With a vocabulary of 8 all texts of a few tokens can be written down with their 
 cache, draft or rule: what an engine's own sampling is held against (harness/audit_law.py). Knows no engine.
 """
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from engines.alignment.drafting import drafter_from_verifier
 from engines.cache import DecoderConfig
 from engines.chat import ChatTokenizer
 from engines.checkpoints import load_decoder, save_decoder
@@ -48,9 +48,7 @@ class TinyModels(NamedTuple):
 def write_tiny_models(folder: Path) -> TinyModels:
     """A random target, and for its drafter the target's first layer, so that some of the drafts are right."""
     target = sharpened(TINY, SEED, SHARPNESS)
-    drafter = Decoder(dataclasses.replace(TINY, num_hidden_layers=1))
-    weights = target.state_dict()
-    drafter.load_state_dict({name: weights[name] for name in drafter.state_dict()})
+    drafter = drafter_from_verifier(target, 1)
     tokenizer = build_tokenizer([LETTERS], vocab_size=TINY.vocab_size, alphabet=LETTERS)
     special = {"eos_token_id": int(tokenizer.eos_token_id), "pad_token_id": int(tokenizer.pad_token_id)}
     masked = {"mask_token_id": int(tokenizer.mask_token_id), "logits_shift": 1}

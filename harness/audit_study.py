@@ -9,13 +9,13 @@ and position; rules that weigh the drafter's law keep the target's law alone, wh
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import cache
 
 from engines.contract import Engine
 from harness.audit import EPSILON, Divergence, Explained, Identity, explain, identity
-from harness.generate import OpenEngine, complete, open_engine
+from harness.generate import OpenEngine, complete, open_engine, open_named
 from harness.plan import plan_jobs
 from harness.study import Arm, Cell, Study
 from results.records import Generation
@@ -106,7 +106,7 @@ def generate_arms(
     for arm in study.arms:
         own = [job for job in jobs if job.cell.arm == arm]
         if own:
-            with opened(study, arm, open_engine) as engine:
+            with closing(open_named(study, arm, open_engine)) as engine:
                 yield arm, [job.generation(complete(engine, job)) for job in own]
 
 
@@ -127,7 +127,7 @@ def compare_group(
 
         @cache
         def target() -> Engine:
-            return stack.enter_context(opened(study, group.base.arm, open_engine))
+            return stack.enter_context(closing(open_named(study, group.base.arm, open_engine)))
 
         requests = {
             (job.problem.problem_id, job.sample): job.request
@@ -149,16 +149,3 @@ def compare_group(
             )
             for each in found
         ]
-
-
-@contextmanager
-def opened(study: Study, arm: Arm, open_engine: OpenEngine) -> Iterator[Engine]:
-    """An arm's engine for a while. Raises ValueError that names the arm."""
-    try:
-        engine = open_engine(study, arm)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"study {study.name!r}, [arm.{arm.name}]: {error}") from error
-    try:
-        yield engine
-    finally:
-        engine.close()

@@ -16,7 +16,7 @@ from typing import Any
 
 from engines.contract import BareForwards, Engine
 from engines.speculation import LARGEST_WINDOW
-from harness.generate import WARM_UP_PROBLEMS, OpenEngine, Progress, complete, engine_id, open_engine
+from harness.generate import WARM_UP_PROBLEMS, OpenEngine, Progress, complete, engine_id, open_engine, open_named
 from harness.plan import plan_jobs
 from harness.study import Arm, Cell, Study
 from results.acceptance import Acceptance, acceptance
@@ -252,14 +252,6 @@ def mean_bare(timed: Sequence[Timed], steps: Sequence[Timed]) -> Bare:
         step_seconds=mean((each.forwards.verify_seconds for each in steps), steps),
         forwards=forwards,
     )
-
-
-def open_named(study: Study, arm: Arm, open_engine: OpenEngine) -> Engine:
-    """The arm's engine. Raises ValueError that names study and arm."""
-    try:
-        return open_engine(study, arm)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"study {study.name!r}, [arm.{arm.name}]: {error}") from error
 
 
 def at_temperature(study: Study, temperature: float) -> Study:

@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 from engines.contract import Engine
 from engines.speculation import Speculation
-from harness.bench import open_named
-from harness.generate import OpenEngine, engine_id, open_engine
+from harness.generate import OpenEngine, engine_id, open_engine, open_named
 from harness.study import Arm, Study
 
 Against = Literal["context", "window"]

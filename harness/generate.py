@@ -68,6 +68,14 @@ def open_engine(study: Study, arm: Arm) -> Engine:
     return catalog.build_engine(study.engine, study.located(study.model), study.engine_settings(arm))
 
 
+def open_named(study: Study, arm: Arm, open_engine: OpenEngine) -> Engine:
+    """The arm's engine. Raises ValueError that names study and arm."""
+    try:
+        return open_engine(study, arm)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"study {study.name!r}, [arm.{arm.name}]: {error}") from error
+
+
 def engine_id(study: Study, arm: Arm) -> str:
     """Names an engine: arms with equal settings share one."""
     settings = study.engine_settings(arm)
@@ -118,12 +126,9 @@ class Session:
             if name in facts:
                 facts[name]["arms"].append(arm.name)
                 continue
-            try:
-                engine = self._engines[name] = self._open_engine(self.study, arm)
-                self._stack.callback(engine.close)
-                facts[name] = {"engine_id": name, "arms": [arm.name], "describe": engine.describe()}
-            except (OSError, ValueError) as error:
-                raise ValueError(f"study {self.study.name!r}, [arm.{arm.name}]: {error}") from error
+            engine = self._engines[name] = open_named(self.study, arm, self._open_engine)
+            self._stack.callback(engine.close)
+            facts[name] = {"engine_id": name, "arms": [arm.name], "describe": engine.describe()}
             refuse_changed_engine(self.folder, facts[name])
         for name, known in facts.items():
             own = [job.request for job in self.todo if self._names[job.cell.arm.name] == name]

@@ -1,16 +1,16 @@
 """Tiny random models with a real tokenizer, as directories: what the engine tests run on."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
 import torch
 
+from engines import tiny
+from engines.alignment.drafting import drafter_from_verifier
 from engines.cache import DecoderConfig
 from engines.checkpoints import save_decoder
 from engines.decoder import Decoder
-from engines.embedded.pretraining import new_verifier
 from engines.embedded.tokenizer import VOCAB_SIZE, build_tokenizer
 
 TEXTS = ("Mia has 42 coins. First she finds 17.", "The answer is \\boxed{59}.", "Work step by step.")
@@ -29,10 +29,7 @@ TINY = DecoderConfig(
 
 def sharpened(config: DecoderConfig, seed: int) -> Decoder:
     """A random decoder whose laws are neither flat nor one-hot."""
-    decoder = new_verifier(config, seed)
-    with torch.no_grad():
-        decoder.embed.weight.mul_(12)
-    return decoder
+    return tiny.sharpened(config, seed, 12.0)
 
 
 def write_model(
@@ -40,16 +37,8 @@ def write_model(
 ) -> Path:
     """A verifier's directory, of its first layers only if so told; with mask_token_id in `extra` a drafter's."""
     decoder = sharpened(TINY, seed)
-    decoder = shortened(decoder, layers) if layers else decoder
+    decoder = drafter_from_verifier(decoder, layers) if layers else decoder
     return write_decoder(folder, decoder, tokenizer=tokenizer, extra=extra)
-
-
-def shortened(decoder: Decoder, layers: int) -> Decoder:
-    """The decoder's first layers with its embeddings and norm: some of its guesses are right."""
-    short = Decoder(dataclasses.replace(decoder.config, num_hidden_layers=layers))
-    state = decoder.state_dict()
-    short.load_state_dict({name: state[name] for name in short.state_dict()})
-    return short
 
 
 def write_decoder(
@@ -71,7 +60,7 @@ def write_decoder(
 
 def write_drafter(folder: Path, *, logits_shift: int = 1, near: int | None = 0, draft_prefix: str = "causal") -> Path:
     """A drafter's directory: one layer of the verifier of seed `near`, so that some of its drafts are right."""
-    drafter = shortened(sharpened(TINY, near or 0), 1)
+    drafter = drafter_from_verifier(sharpened(TINY, near or 0), 1)
     return write_decoder(
         folder, drafter, extra={"mask_token_id": 4, "logits_shift": logits_shift, "draft_prefix": draft_prefix}
     )
@@ -80,5 +69,5 @@ def write_drafter(folder: Path, *, logits_shift: int = 1, near: int | None = 0, 
 def write_other_tokens(folder: Path) -> Path:
     """A drafter whose tokenizer was trained on other texts, so that it cuts and numbers most words otherwise."""
     other = ("step by step we find the coins", "how many has she first", "work 17 42 59 answer boxed")
-    drafter = shortened(sharpened(TINY, 0), 1)
+    drafter = drafter_from_verifier(sharpened(TINY, 0), 1)
     return write_decoder(folder, drafter, texts=other, extra={"mask_token_id": 4, "logits_shift": 1})
