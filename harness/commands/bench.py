@@ -11,7 +11,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from engines.speculation import LARGEST_WINDOW
 from harness.bench import BENCH_STUDY, ArmResult, Bench, at_temperature
-from harness.commands.bench_tables import alpha_table, latency_table, needed_table, rounds_table, speed_table
+from harness.commands.bench_tables import (
+    alpha_table,
+    latency_table,
+    needed_table,
+    ratio_table,
+    rounds_table,
+    speed_table,
+)
 from harness.commands.exits import INTERRUPTED, plain_errors
 from harness.commands.json_file import check_writable, write_json
 from harness.drafter_latency import latencies
@@ -30,6 +37,7 @@ def bench(
     *,
     temperature: float | None,
     problems: int | None,
+    against: str | None,
     json_file: Path | None,
     contexts: str | None,
     windows: str | None,
@@ -43,12 +51,13 @@ def bench(
         study = read_study(study_path or BENCH_STUDY, source)
         if temperature is not None:
             study = at_temperature(study, temperature)
+        check_against(study, against)
     console = Console(width=None if sys.stdout.isatty() else WIDTH, markup=False, highlight=False)
     try:
         if at_contexts or at_windows:
             found = bench_drafters(study, at_contexts, at_windows, console)
         else:
-            found = bench_arms(study, problems, console)
+            found = bench_arms(study, problems, against, console)
         if json_file:
             with plain_errors():
                 write_json(json_file, found)
@@ -57,8 +66,18 @@ def bench(
         raise typer.Exit(INTERRUPTED) from None
 
 
-def bench_arms(study: Study, most_problems: int | None, console: Console) -> dict[str, Any]:
-    """The arms on the same prompts: four tables a temperature."""
+def check_against(study: Study, against: str | None) -> None:
+    """Raise ValueError unless the arm that others are held against is one of the study's, and drafts."""
+    drafting = [arm.name for arm in study.arms if arm.speculation]
+    if against is not None and against not in drafting:
+        raise ValueError(
+            f"--against = {against!r} is not allowed; allowed: an arm of study {study.name!r} that drafts: "
+            f"{', '.join(drafting) or 'there is none'}"
+        )
+
+
+def bench_arms(study: Study, most_problems: int | None, against: str | None, console: Console) -> dict[str, Any]:
+    """The arms on the same prompts: four tables a temperature, five where an arm is named to hold them against."""
     with plain_errors():
         problems = list(study.build_task().problems())[:most_problems]
         measured = Bench(study, problems)
@@ -68,20 +87,21 @@ def bench_arms(study: Study, most_problems: int | None, console: Console) -> dic
             measured.prepare()
         generations = measured.run(RequestBar())
         with plain_errors():
-            results = measured.results(generations)
+            results = measured.results(generations, against)
         for temperature in sorted({each.cell.temperature for each in results}):
-            show(study, [each for each in results if each.cell.temperature == temperature], console)
+            show(study, [each for each in results if each.cell.temperature == temperature], against, console)
         failed = [each.completion.error for each in generations if each.completion.finish_reason == "error"]
         if failed:
             typer.echo(f"{len(failed)} requests failed and count in no number, the first: {failed[0]}", err=True)
         return measured.to_json(results)
 
 
-def show(study: Study, results: Sequence[ArmResult], console: Console) -> None:
+def show(study: Study, results: Sequence[ArmResult], against: str | None, console: Console) -> None:
     """The tables of one temperature."""
     for table in (
         speed_table(results, study.baseline),
         rounds_table(results),
+        *([ratio_table(results, against)] if against else []),
         alpha_table(results),
         needed_table(results),
     ):
