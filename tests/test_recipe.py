@@ -26,7 +26,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     schedules = ("VERIFIER", "LONG", "UNALIGNED", "ALIGNED", "CAUSAL")
     for name in (f"{which}_SCHEDULE" for which in schedules):
         monkeypatch.setattr(recipe, name, Schedule(steps=3, learning_rate=1e-3))
-    monkeypatch.setattr(recipe, "DRAFTER_LAYERS", 1)
+    monkeypatch.setattr(recipe, "DRAFTER_LAYERS", (1,))
     monkeypatch.setattr(recipe, "ROLLOUT_TOKENS", 24)
     monkeypatch.setattr(embedded, "ROLLOUTS_PER_TEMPERATURE", 3)
     monkeypatch.setattr(embedded, "TOKENIZER_STORIES", 30)
