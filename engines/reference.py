@@ -61,7 +61,7 @@ class ReferenceEngine:
         limit = target.config.max_position_embeddings
         self.context = min(limit, max_context or limit)
         nodes = speculation.most_nodes if speculation else 0
-        cache = KVCache(target.config, concurrency, self.context + nodes + 1, DTYPES[number_format])
+        cache = KVCache(target.config, concurrency, self.context + nodes + 1)
         host = Host(
             folder=self.folder,
             chat=self.chat,
