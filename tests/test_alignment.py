@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from engines.alignment.drafting import DraftTraining, drafter_from_verifier, drafting_loss, partly_shown, round_starts
+from engines.alignment.drafting import DraftTraining, drafter_from_verifier, drafting_loss
 from engines.alignment.examples import Example
+from engines.alignment.losses import partly_shown, round_starts
 from engines.alignment.objectives import ce, log_streak, streak_sum
 from engines.alignment.rollouts import sample_rollouts
 from engines.alignment.trainer import Progress, Schedule, train

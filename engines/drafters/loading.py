@@ -19,6 +19,7 @@ from engines.drafters.translated import TranslatedDrafting
 from engines.json_object import read_json
 from engines.models import resolve_model
 from engines.speculation import Speculation
+from results.alignment import read_alignment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,7 @@ def open_one(folder: Path, speculation: Speculation, host: Host) -> Drafter:
     shape, _ = read_config(folder)
     if not speculation.cross_tokenizer:
         refuse_other_tokens(folder, shape.vocab_size, host)
+    refuse_other_template(folder, host)
     if shape.max_position_embeddings < host.context:
         raise ValueError(
             f"{folder}: the drafter's context of {shape.max_position_embeddings} tokens is shorter than the "
@@ -84,6 +86,19 @@ def refuse_other_tokens(folder: Path, vocab_size: int, host: Host) -> None:
         )
     if (folder / TOKENIZER_FILE).is_file() and words(folder) != words(host.folder):
         raise ValueError(f"{folder}: the drafter's tokens are not those of the target {host.folder}; {remedy}")
+
+
+def refuse_other_template(folder: Path, host: Host) -> None:
+    """Raise ValueError where the drafter was aligned under another chat template or thinking flag than is served."""
+    record = read_alignment(folder)
+    if record is None:
+        return
+    aligned, served = (record.chat_template, record.thinking), (host.chat.template_digest, host.chat.thinking)
+    if aligned != served:
+        raise ValueError(
+            f"{folder}: the drafter was aligned under chat template {aligned[0]} with thinking = {aligned[1]}, the "
+            f"target {host.folder} is served under {served[0]} with thinking = {served[1]}; they must be the same"
+        )
 
 
 def words(folder: Path) -> object:
