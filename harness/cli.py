@@ -145,6 +145,39 @@ def embedded(
     command.embedded(work, threads, stage_minutes)
 
 
+@app.command()
+def align(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="TOML file of an alignment (docs/ALIGNMENT.md).")],
+    *,
+    work: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Work folder; default: align/NAME among the runs.")
+    ] = None,
+    out: OutPath = RUNS,
+    only: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Train this drafter; may be repeated.")] = None,
+    stage_minutes: Annotated[
+        float, typer.Option(min=0.1, help="End the training after this; call again to go on.")
+    ] = 90,
+    corpus_only: Annotated[
+        bool, typer.Option("--corpus-only", help="Write the verifier's texts, train nothing.")
+    ] = False,
+    allow_contaminated: Annotated[
+        bool, typer.Option("--allow-contaminated", help="Train on evaluation problems, and stamp what comes of it.")
+    ] = False,
+    packing: Annotated[bool, typer.Option("--packing", help="Only time packed windows against one a row.")] = False,
+) -> None:
+    """Align drafters with their verifier: texts, decontamination, training, checkpoints with a compute ledger."""
+    from harness.align import Limits
+    from harness.commands import align as command
+
+    limits = Limits(
+        stage_seconds=60 * stage_minutes,
+        only=tuple(only or ()),
+        corpus_only=corpus_only,
+        allow_contaminated=allow_contaminated,
+    )
+    command.align(config, work, out, limits, packing=packing)
+
+
 def main() -> None:
     """Entry point of `streak`."""
     with OneLineOnInterrupt():

@@ -5,15 +5,16 @@ continuation (results/ledger.py: append-only, a killed run goes on). A corpus of
 is refused, never mixed.
 """
 
-import json
+import reprlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from engines.alignment.examples import Example
 from engines.contract import Engine, Request
+from engines.json_object import read_json
 from engines.sampling import Sampling
 from engines.speculative.distributions import stream_seed
 from results.ledger import Ledger, read_rows, write_rows
@@ -90,23 +91,20 @@ def text_seed(seed: int, key: TextKey) -> int:
     return stream_seed(seed, f"corpus/{key[0]}/{float(key[1])}/{key[2]}")
 
 
-def claim(folder: Path, identity: Identity) -> None:
-    """Make the folder the corpus of this identity. Raises ValueError where it is that of another."""
-    path = folder / IDENTITY_FILE
-    own = asdict(identity)
+def claim(path: Path, own: Mapping[str, Any]) -> None:
+    """Write down on what a folder's contents depend, or compare with what is written there.
+
+    Raises ValueError where that is something else.
+    """
     if not path.is_file():
         write_rows(path, [own])
         return
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: not a JSON file: {error}") from None
+    found = read_json(path)
     for name, value in own.items():
-        if not isinstance(found, dict) or found.get(name) != value:
-            there = found.get(name) if isinstance(found, dict) else found
+        if found.get(name) != value:
             raise ValueError(
-                f"{path}: {name} = {there!r}, now it is {value!r}: texts of both must not mix; "
-                "use another --work, or move the corpus away"
+                f"{path}: {name} was {reprlib.repr(found.get(name))}, now it is {reprlib.repr(value)}: what is there "
+                "and what would be added must not mix; use another --work, or move the folder away"
             )
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from engines.alignment.examples import Example, at_places, padded_laws
 from engines.alignment.mixed import Mixed, window_laws
+from engines.alignment.objectives import streak_sum
 from engines.alignment.windows import (
     Windows,
     pad_sequences,
@@ -81,6 +82,8 @@ class WindowLoss:
     batch_at: Callable[[int], Sequence[Example]]
     accumulate: int = 1
     spent: Spent = field(default_factory=Spent)
+    streak: float = 0.0
+    """Mean expected streak of the last batch's windows; those that show some of their places left out."""
 
     def __call__(self, index: int) -> Tensor:
         """The mean loss of one batch's windows."""
@@ -106,6 +109,7 @@ class WindowLoss:
         self.spent.trained_rows += self.rows(windows)
         self.spent.windows += windows.anchors.numel()
         self.spent.tokens += int(lengths.sum())
+        self.streak = self.mean_streak(log_probs, targets, valid, shown)
         found = window_laws(log_probs, targets, valid, target=target, noise_weights=weights)
         return plan.objective.loss(found, index // self.accumulate)
 
@@ -121,6 +125,13 @@ class WindowLoss:
         """The drafter's laws of all window places."""
         with torch.autocast(windows.ids.device.type, torch.bfloat16):
             return window_log_probs(self.decoder, self.drafter, windows, self.plan.window, shown)
+
+    @staticmethod
+    @torch.no_grad()
+    def mean_streak(log_probs: Tensor, targets: Tensor, valid: Tensor, shown: Tensor) -> float:
+        """Expected streak of a sampled draft, over the windows that are masked throughout."""
+        streaks = streak_sum(log_probs.gather(-1, targets[..., None]).squeeze(-1), valid)
+        return float(streaks[~shown.any(dim=-1)].mean())
 
     def rows(self, windows: Windows) -> int:
         """Rows of a packed forward."""

@@ -52,9 +52,15 @@ def mean(value: Tensor) -> float:
     """Mean of a scalar over ranks."""
     if count() == 1:
         return float(value)
-    total = value.detach().float().clone()
-    dist.all_reduce(total)
-    return float(total) / count()
+    whole_sum = value.detach().double().clone()
+    dist.all_reduce(whole_sum)
+    return float(whole_sum) / count()
+
+
+def total(value: float) -> float:
+    """Sum of a number over ranks."""
+    device = "cuda" if count() > 1 and dist.get_backend() == "nccl" else "cpu"
+    return mean(torch.tensor(float(value), dtype=torch.float64, device=device)) * count()
 
 
 def shard(decoder: Decoder) -> Decoder:

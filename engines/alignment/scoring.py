@@ -17,12 +17,18 @@ import torch
 from engines.alignment.corpus import KEY, Text
 from engines.alignment.divergences import TargetLaws, top_laws
 from engines.alignment.examples import Example
+from engines.checkpoints import load_decoder
 from engines.decoder import Decoder, causal_mask
 from engines.sampling import Sampling
 from engines.speculative.distributions import log_law
 from results.ledger import Ledger, read_rows
 
 LAWS_FILE = "laws.jsonl"
+
+
+def open_scorer(folder: Path) -> Decoder:
+    """The verifier in float32, for its laws."""
+    return load_decoder(folder, torch.float32)
 
 
 @torch.inference_mode()

@@ -11,56 +11,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, get_args
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Muon
 
 from engines.alignment import ranks
+from engines.alignment.schedule import Schedule
 
 STATE_FILE = "state.pt"
-Shape = Literal["linear", "cosine"]
-Optimizer = Literal["muon", "adamw"]
-SHAPES: tuple[Shape, ...] = get_args(Shape)
-OPTIMIZERS: tuple[Optimizer, ...] = get_args(Optimizer)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
-    """Steps and learning rate: a short warm-up, a plateau, then a way down to a small rest, linear or half a cosine."""
-
-    steps: int
-    learning_rate: float
-    warmup_steps: int = 50
-    decay_from: float = 0.5
-    """Share of the steps after which the rate falls."""
-    rest: float = 0.03
-    weight_decay: float = 0.02
-    adamw_ratio: float = 1.0
-    """Learning rate of embeddings, norms and biases over that of the matrices."""
-    clip_norm: float = 1.0
-    shape: Shape = "linear"
-    optimizer: Optimizer = "muon"
-    accumulate: int = 1
-    """Batches of a step."""
-
-    def __post_init__(self) -> None:
-        if self.steps < 1 or not 0 <= self.decay_from < 1:
-            given = f"{self.steps}, {self.decay_from}"
-            raise ValueError(f"a schedule needs steps >= 1 and 0 <= decay_from < 1, not {given}")
-        if self.shape not in SHAPES or self.optimizer not in OPTIMIZERS or self.accumulate < 1:
-            given = f"{self.shape}, {self.optimizer}, {self.accumulate}"
-            raise ValueError(f"a schedule needs a known shape and optimizer, and accumulate >= 1, not {given}")
-
-    def scale(self, step: int) -> float:
-        """Factor on the learning rate at `step`, counted from 0."""
-        share = step / self.steps
-        left = (1 - share) / (1 - self.decay_from)
-        if self.shape == "cosine":
-            left = (1 - math.cos(math.pi * min(1.0, left))) / 2
-        decay = 1.0 if share < self.decay_from else max(self.rest, left)
-        return min(1.0, (step + 1) / self.warmup_steps) * decay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +185,7 @@ def train(
         listen(Progress(step=run.step, steps=schedule.steps, loss=loss, seconds=run.seconds))
         model.train()
         # The clock of one rank decides, or ranks would part.
-        if ranks.mean(torch.tensor(stage)) >= stage_seconds and run.step < schedule.steps:
+        if ranks.total(stage) / ranks.count() >= stage_seconds and run.step < schedule.steps:
             run.save()
             return False
         if run.step % save_every == 0:
