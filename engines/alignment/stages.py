@@ -159,7 +159,7 @@ class Training:
 
     def after_step(self, progress: Progress) -> None:
         """Ledger, evaluation and checkpoints of a step."""
-        if self.losses:
+        if self.losses is not None:
             self.losses.append({"step": progress.step, "loss": progress.loss, "streak": self.loss.streak})
         self.listeners.step(progress, self.loss.streak)
         last, every = progress.step == progress.steps, self.setup.evaluate_every
@@ -237,7 +237,7 @@ class Training:
     def close(self) -> None:
         """Let go of the ledgers."""
         for ledger in (self.losses, self.evaluations):
-            if ledger:
+            if ledger is not None:
                 ledger.close()
 
 
