@@ -47,6 +47,10 @@ def record_of(folder: Path) -> AlignmentRecord:
     return record
 
 
+def out_weight(folder: Path) -> torch.Tensor:
+    return load_decoder(folder, torch.float32).state_dict()["layers.0.out.weight"]
+
+
 def losses(work: Path, name: str = "first") -> list[float]:
     return [row["loss"] for row in read_rows(work / f"{name}-training" / LOSSES_FILE)]
 
@@ -100,9 +104,11 @@ def test_a_child_counts_the_training_of_its_parent(tmp_path: Path) -> None:
 def test_every_objective_trains_a_drafter(tmp_path: Path, objective: str) -> None:
     work = aligned(write_alignment(tmp_path, ('"log_streak"', objective), ("evaluate_every = 2\n", "nodes = 6\n")))
 
-    before, after = (load_decoder(folder, torch.float32).layers[0] for folder in (tmp_path / "parent", work / "first"))
+    before, after = (
+        load_decoder(folder, torch.float32).state_dict() for folder in (tmp_path / "parent", work / "first")
+    )
 
-    assert not torch.equal(before.state_dict()["out.weight"], after.state_dict()["out.weight"])
+    assert not torch.equal(before["layers.0.out.weight"], after["layers.0.out.weight"])
 
 
 def test_checkpoints_are_kept_at_the_steps_that_are_named(tmp_path: Path) -> None:
@@ -157,11 +163,8 @@ def test_a_training_that_was_killed_gives_the_loss_curve_of_one_that_was_not(tmp
 def test_adapters_are_added_to_the_weights_of_the_checkpoint(tmp_path: Path) -> None:
     work = aligned(write_alignment(tmp_path, ("save_every = 2", "save_every = 2\nlora_rank = 2")))
 
-    before, after = (load_decoder(folder, torch.bfloat16) for folder in (tmp_path / "parent", work / "first"))
-
-    change = after.layers[0].out.weight.float() - before.layers[0].out.weight.float()
-    assert torch.equal(before.embed.weight, after.embed.weight)
-    assert int((torch.linalg.svdvals(change) > 0.02).sum()) <= 2 < int(torch.linalg.svdvals(change).numel())
+    change = out_weight(work / "first") - out_weight(tmp_path / "parent")
+    assert 1 <= int((torch.linalg.svdvals(change) > 0.02).sum()) <= 2
     record = record_of(work / "first")
     assert record.training_flops < 5 * record.training_rows * (32 * 96 + 3 * 32 * 48 + 512 * 32)
 
