@@ -48,7 +48,8 @@ def record_of(folder: Path) -> AlignmentRecord:
 
 
 def out_weight(folder: Path) -> torch.Tensor:
-    return load_decoder(folder, torch.float32).state_dict()["layers.0.out.weight"]
+    weight: torch.Tensor = load_decoder(folder, torch.float32).state_dict()["layers.0.out.weight"]
+    return weight
 
 
 def losses(work: Path, name: str = "first") -> list[float]:
