@@ -73,6 +73,12 @@ def shard(decoder: Decoder) -> Decoder:
     return decoder
 
 
+def refuse_unsharded(optimizer: str) -> None:
+    """Raise ValueError for an optimizer that needs whole matrices, where these are spread over ranks."""
+    if count() > 1 and optimizer == "muon":
+        raise ValueError(f"optimizer = 'muon' needs whole matrices; with {count()} processes set optimizer = 'adamw'")
+
+
 def whole(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> tuple[Any, Any]:
     """States of model and optimizers as if one rank held them all; complete on the first rank only."""
     if count() == 1:

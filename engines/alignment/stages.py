@@ -97,6 +97,7 @@ def train_drafter(
     """Train until the schedule is done or the stage's seconds are spent; True when all checkpoints are there."""
     if is_done(work, setup):
         return True
+    ranks.refuse_unsharded(setup.schedule.optimizer)
     start = open_parent(
         setup.parent,
         material.verifier,
