@@ -68,7 +68,7 @@ class DrafterConfig:
 
     name: str
     parent: str
-    layers: int | None
+    layers: tuple[int, ...] | None
     objective: Mapping[str, Any]
     noise: bool
     training: "TrainingConfig"
@@ -268,12 +268,22 @@ def read_drafter(drafter: Table, name: str, training: Table) -> DrafterConfig:
     return DrafterConfig(
         name=name,
         parent=drafter.text("parent"),
-        layers=drafter.whole("layers", 1, 1) if "layers" in drafter else None,
+        layers=read_layers(drafter),
         objective=objective,
         noise=noise,
         training=whole,
         keep_at=tuple(steps),
     )
+
+
+def read_layers(drafter: Table) -> tuple[int, ...] | None:
+    """Numbers of the parent's layers that are kept; None for all."""
+    if "layers" not in drafter:
+        return None
+    given = drafter.values["layers"]
+    if not isinstance(given, list) or not given or not all(is_whole(layer) and layer >= 0 for layer in given):
+        raise drafter.refuse("layers", "a list of layers by number, from 0")
+    return tuple(given)
 
 
 def read_objective(drafter: Table) -> tuple[Mapping[str, Any], bool]:

@@ -92,4 +92,5 @@ def parent_of(config: AlignConfig, drafter: DrafterConfig, work: Path) -> Path:
 def settings_of(drafter: DrafterConfig) -> dict[str, Any]:
     """A drafter's settings as plain values, but for how often it is saved and judged, which changes no weight."""
     plain = asdict(replace(drafter.training, save_every=1, evaluate_every=0))
-    return plain | {"objective": dict(drafter.objective), "noise": drafter.noise, "layers": drafter.layers}
+    layers = None if drafter.layers is None else list(drafter.layers)
+    return plain | {"objective": dict(drafter.objective), "noise": drafter.noise, "layers": layers}

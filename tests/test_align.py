@@ -141,6 +141,7 @@ def test_a_finished_alignment_does_nothing_more(tmp_path: Path) -> None:
 
 def test_a_training_that_was_killed_gives_the_loss_curve_of_one_that_was_not(tmp_path: Path) -> None:
     long = (("steps = 4", "steps = 60"), ("evaluate_every = 2\n", ""), ("save_every = 2", "save_every = 7"))
+    long = (*long, ('parent = "parent"', 'parent = "verifier"\nlayers = [1]'))
     at_once = losses(aligned(write_alignment(tmp_path / "once", *long)))
     config = write_alignment(tmp_path / "killed", *long)
     work = config.parent / "work"
@@ -228,7 +229,8 @@ def test_an_alignment_without_evaluation_tasks_is_refused(tmp_path: Path) -> Non
         (("[prompts]", '[prompts]\nsource = "arithmetic-training"'), "needs one of source, file, task"),
         (("steps = 4", "steps = 0"), "steps = 0 in [training] is not allowed"),
         (("max_tokens = 24", "max_tokens = 1"), "the corpus is empty: of 10 texts none has 2 tokens or more"),
-        (('"log_streak"', '"log_streak"\nlayers = 3'), "layers = 3 is not allowed; allowed: 1 to 1"),
+        (('"log_streak"', '"log_streak"\nlayers = [3]'), "layers = [3] is not allowed; allowed: numbers from 0 to 0"),
+        (('"log_streak"', '"log_streak"\nlayers = 1'), "layers = 1 in [drafter.first] is not allowed"),
         (("save_every = 2", 'device = "cuda"'), "device = 'cuda' is not allowed: torch sees no GPU"),
     ],
 )

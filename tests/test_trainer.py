@@ -94,17 +94,21 @@ def test_a_stock_checkpoint_is_a_parent_and_reads_its_prefix_causally_from_then_
     assert read_alignment(tmp_path / "done") == RECORD
 
 
-def test_a_causal_model_is_a_parent_by_its_first_layers_and_a_mask_token(tmp_path: Path) -> None:
+def test_a_causal_model_is_a_parent_by_some_layers_and_a_mask_token(tmp_path: Path) -> None:
     verifier = write_model(tmp_path / "verifier")
 
-    start = open_parent(verifier, verifier, layers=1, mask_token_id=7, window=4)
+    start = open_parent(verifier, verifier, layers=(1,), mask_token_id=7, window=4)
 
     assert len(start.decoder.layers) == 1
     assert (start.drafter.mask_token_id, start.drafter.logits_shift) == (7, 1)
 
 
-@pytest.mark.parametrize(("layers", "mask", "part"), [(3, None, "layers = 3"), (1, 9000, "mask_token_id = 9000")])
-def test_a_parent_that_cannot_be_is_refused(tmp_path: Path, layers: int, mask: int | None, part: str) -> None:
+@pytest.mark.parametrize(
+    ("layers", "mask", "part"), [((3,), None, r"layers = \[3\]"), ((1,), 9000, "mask_token_id = 9000")]
+)
+def test_a_parent_that_cannot_be_is_refused(
+    tmp_path: Path, layers: tuple[int, ...], mask: int | None, part: str
+) -> None:
     verifier = write_model(tmp_path / "verifier")
 
     with pytest.raises(ValueError, match=part):
@@ -126,7 +130,7 @@ def test_a_checkpoint_that_the_disk_refuses_leaves_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verifier = write_model(tmp_path / "verifier")
-    start = open_parent(verifier, verifier, layers=1, mask_token_id=4, window=4)
+    start = open_parent(verifier, verifier, layers=(0,), mask_token_id=4, window=4)
     publish(start.decoder, start.drafter, verifier, RECORD, tmp_path / "done")
     before = (tmp_path / "done/model.safetensors").read_bytes()
 

@@ -35,13 +35,15 @@ class Start:
     drafter: DrafterConfig
 
 
-def open_parent(folder: Path, verifier: Path, *, layers: int | None, mask_token_id: int | None, window: int) -> Start:
+def open_parent(
+    folder: Path, verifier: Path, *, layers: tuple[int, ...] | None, mask_token_id: int | None, window: int
+) -> Start:
     """The parent as a decoder to train, in float32.
 
     Args:
         folder: a drafter's directory (also a stock one: Dream, DiffuCoder, DiffuLLaMA), or any model for `layers`
         verifier: whose tokens the drafter must have
-        layers: keep the first so many layers; None for all
+        layers: those that are kept, by number from 0; None for all
         mask_token_id: for a parent that has none; None: as its config or the verifier's tokenizer says
 
     Raises:
@@ -49,8 +51,9 @@ def open_parent(folder: Path, verifier: Path, *, layers: int | None, mask_token_
     """
     shape, raw = read_config(folder)
     refuse_other_tokens(folder, shape.vocab_size, verifier, read_config(verifier)[0].vocab_size)
-    if layers is not None and layers > shape.num_hidden_layers:
-        raise ValueError(f"layers = {layers} is not allowed; allowed: 1 to {shape.num_hidden_layers}, as {folder} has")
+    if layers is not None and max(layers) >= shape.num_hidden_layers:
+        last = shape.num_hidden_layers - 1
+        raise ValueError(f"layers = {list(layers)} is not allowed; allowed: numbers from 0 to {last}, as {folder} has")
     if raw.get("mask_token_id") is not None:
         known = read_drafter_config(folder)
         mask, shift = known.mask_token_id, known.logits_shift

@@ -38,7 +38,7 @@ STEP_KEY = ("step",)
 class DrafterSetup:
     """How one drafter is trained. `objective_text` names the objective in its records.
 
-    layers:         of the parent that are kept; None for all
+    layers:         of the parent that are kept, by number from 0; None for all
     keep_at:        steps at which a checkpoint is kept beside the last one
     evaluate_every: steps; 0 for never
     context:        longest text, prompt included; None for what the parent takes
@@ -50,7 +50,7 @@ class DrafterSetup:
     schedule: Schedule
     parent: Path
     parent_name: str
-    layers: int | None
+    layers: tuple[int, ...] | None
     mask_token_id: int | None
     batch_tokens: int
     keep_at: tuple[int, ...]
