@@ -140,8 +140,12 @@ def test_a_finished_alignment_does_nothing_more(tmp_path: Path) -> None:
 
 
 def test_a_training_that_was_killed_gives_the_loss_curve_of_one_that_was_not(tmp_path: Path) -> None:
-    long = (("steps = 4", "steps = 60"), ("evaluate_every = 2\n", ""), ("save_every = 2", "save_every = 7"))
-    long = (*long, ('parent = "parent"', 'parent = "verifier"\nlayers = [1]'))
+    long = (
+        ("steps = 4", "steps = 60"),
+        ("evaluate_every = 2\n", ""),
+        ("save_every = 2", "save_every = 7"),
+        ('parent = "parent"', 'parent = "verifier"\nlayers = [1]'),
+    )
     at_once = losses(aligned(write_alignment(tmp_path / "once", *long)))
     config = write_alignment(tmp_path / "killed", *long)
     work = config.parent / "work"
