@@ -27,7 +27,7 @@ from engines.alignment.corpus import (
 )
 from engines.alignment.evaluation import Evaluation
 from engines.alignment.examples import Example
-from engines.alignment.scoring import open_scorer, read_laws, score_texts
+from engines.alignment.scoring import open_scorer, read_laws, score_texts, unscored
 from engines.alignment.stages import DrafterSetup, Listeners, Material, is_done, train_drafter
 from engines.alignment.trainer import Progress
 from engines.chat import ChatTokenizer
@@ -117,14 +117,13 @@ class Alignment:
         wanted = self.wanted(checked.prompts)
         heldout = self.wanted(load_prompts(self.config.heldout)) if self.config.heldout else []
         self.write({CORPUS_FOLDER: wanted, HELDOUT_FOLDER: heldout})
-        texts = usable(read_texts(self.work / CORPUS_FOLDER, wanted), self.work / CORPUS_FOLDER)
+        written = read_texts(self.work / CORPUS_FOLDER, wanted)
+        texts = usable(written, self.work / CORPUS_FOLDER)
         if self.config.corpus.top_logs:
             self.score(texts)
         if self.limits.corpus_only:
             return True
-        judged = [text for text in read_texts(self.work / HELDOUT_FOLDER, heldout) if text.is_usable]
-        material = self.material(checked, texts, [self.recorded(text) for text in judged])
-        return self.train(material)
+        return self.train(self.material(checked, texts, len(written) - len(texts), self.judged(heldout)))
 
     def check(self) -> Checked:
         """The prompts to train on, compared with the evaluation problems."""
@@ -171,15 +170,23 @@ class Alignment:
 
     def score(self, texts: Sequence[Text]) -> None:
         """Compute the verifier's laws of the texts where they are missing."""
-        self.listener.begin("verifier's laws", len(texts))
-        score_texts(
-            self.work / CORPUS_FOLDER,
-            texts,
-            lambda: open_scorer(self.verifier),
-            count=self.config.corpus.top_logs,
-            top_p=self.config.corpus.top_p,
-            listen=self.listener.text,
-        )
+        folder, count = self.work / CORPUS_FOLDER, self.config.corpus.top_logs
+        todo = unscored(folder, texts, count)
+        if not todo:
+            return
+        if ranks.count() > 1:
+            raise ValueError(f"{folder}: {len(todo)} texts have no laws; score them first: streak align --corpus-only")
+        self.listener.begin("verifier's laws", len(todo))
+        top_p, listen = self.config.corpus.top_p, self.listener.text
+        score_texts(folder, todo, open_scorer(self.verifier), count=count, top_p=top_p, listen=listen)
+
+    def judged(self, heldout: Sequence[Wanted]) -> list[RecordedText]:
+        """The held-out texts. Raises ValueError for one that failed: a drafter is judged on all of them."""
+        texts = read_texts(self.work / HELDOUT_FOLDER, heldout)
+        for text in texts:
+            if text.error:
+                raise ValueError(f"{self.config.path}: a prompt of [heldout] cannot be continued: {text.error}")
+        return [self.recorded(text) for text in texts]
 
     def recorded(self, text: Text) -> RecordedText:
         """A held-out text, to be played."""
@@ -191,7 +198,9 @@ class Alignment:
         )
         return RecordedText(prompt_ids=text.prompt_ids, response_ids=text.response_ids, sampling=sampling)
 
-    def material(self, checked: Checked, texts: Sequence[Text], heldout: Sequence[RecordedText]) -> Material:
+    def material(
+        self, checked: Checked, texts: Sequence[Text], left_out: int, heldout: Sequence[RecordedText]
+    ) -> Material:
         """Texts, and what all records of this alignment say of them."""
         top_logs = self.config.corpus.top_logs
         examples: list[Example] = as_examples(texts)
@@ -211,6 +220,7 @@ class Alignment:
             "overlapping": checked.overlapping,
             "dropped": checked.dropped,
             "data_texts": len(texts),
+            "data_left_out": left_out,
             "data_tokens": sum(len(text.response_ids) for text in texts),
             "data_seconds": sum(text.seconds for text in texts),
             "data_flops": forwards * forward_flops(network_of(self.shape), rows),

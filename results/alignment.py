@@ -32,7 +32,8 @@ class AlignmentRecord:
     contamination:      verdict of the comparison with the evaluation problems
     overlapping:        training prompts that overlap with one, and that were trained on nevertheless (contaminated)
     dropped:            those that were left out
-    data_*:             the corpus: texts, the verifier's tokens, seconds and FLOPs of writing and scoring them
+    data_*:             the corpus: texts trained on, those left out (failed, or shorter than two tokens), tokens that
+                        the verifier wrote, seconds and FLOPs of writing and scoring them
     training_*:         steps, windows, rows forward and backward, rows forward only, seconds, FLOPs, texts' tokens
     gpu_seconds:        training_seconds x GPUs held; 0 on a CPU
     settings:           the training's configuration
@@ -56,6 +57,7 @@ class AlignmentRecord:
     overlapping: int
     dropped: int
     data_texts: int
+    data_left_out: int
     data_tokens: int
     data_seconds: float
     data_flops: int

@@ -262,6 +262,14 @@ def test_a_parent_with_other_tokens_is_one_line(tmp_path: Path) -> None:
     assert "the drafter's tokens are not those of the target" in refused(align(config))
 
 
+def test_a_parent_whose_context_is_shorter_than_a_held_out_text_is_one_line(tmp_path: Path) -> None:
+    config = write_alignment(tmp_path)
+    path = tmp_path / "parent" / "config.json"
+    path.write_text(path.read_text().replace('"max_position_embeddings": 96', '"max_position_embeddings": 30'))
+
+    assert "its context of 30 tokens is shorter than a held-out text of" in refused(align(config))
+
+
 def test_a_corpus_by_another_verifier_is_one_line(tmp_path: Path) -> None:
     config = write_alignment(tmp_path)
     aligned(config, "--corpus-only")

@@ -39,6 +39,7 @@ RECORD = AlignmentRecord(
     overlapping=0,
     dropped=0,
     data_texts=1,
+    data_left_out=0,
     data_tokens=10,
     data_seconds=1.0,
     data_flops=11,

@@ -19,7 +19,7 @@ from engines.alignment.corpus import (
     usable,
     write_texts,
 )
-from engines.alignment.scoring import open_scorer, read_laws, score_texts, text_laws
+from engines.alignment.scoring import open_scorer, read_laws, score_texts, text_laws, unscored
 from engines.contract import Request
 from engines.decoder import causal_mask
 from engines.reference import ReferenceEngine
@@ -140,7 +140,8 @@ def test_laws_are_the_verifiers_most_likely_tokens_at_every_place(engine: Refere
     asked = wanted(engine, "Mia has 42 coins.")
     write(tmp_path, asked, engine)
     texts = read_texts(tmp_path, asked)
-    score_texts(tmp_path, texts, lambda: open_scorer(engine.folder), count=5, top_p=1.0, listen=lambda: None)
+    todo = unscored(tmp_path, texts, 5)
+    score_texts(tmp_path, todo, open_scorer(engine.folder), count=5, top_p=1.0, listen=lambda: None)
 
     examples, left_over = read_laws(tmp_path, texts, 5)
 
@@ -153,6 +154,9 @@ def test_laws_are_the_verifiers_most_likely_tokens_at_every_place(engine: Refere
         masses.append(1 - best.values.exp().sum(dim=-1))
     assert left_over == pytest.approx(float(torch.cat(masses).mean()), abs=1e-5)
     assert left_over > 0.001
+    assert todo == texts
+    assert unscored(tmp_path, texts, 5) == []
+    assert unscored(tmp_path, texts, 6) == texts
 
 
 def test_all_tokens_kept_leave_nothing_over(engine: ReferenceEngine, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ one-hot of the greedy token would say no more than the token does.
 """
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from engines.speculative.distributions import log_law
 from results.ledger import Ledger, read_rows
 
 LAWS_FILE = "laws.jsonl"
+LAW_KEY = (*KEY, "top_logs")
 
 
 def open_scorer(folder: Path) -> Decoder:
@@ -42,22 +43,20 @@ def text_laws(verifier: Decoder, text: Text, count: int, top_p: float) -> Target
     return top_laws(law, min(count, law.shape[-1]))
 
 
+def unscored(folder: Path, texts: Sequence[Text], count: int) -> list[Text]:
+    """Texts that have no laws of this n yet."""
+    path = folder / LAWS_FILE
+    rows = read_rows(path, LAW_KEY) if path.is_file() else ()
+    have = {tuple(row[name] for name in LAW_KEY) for row in rows}
+    return [text for text in texts if (*text.key, count) not in have]
+
+
 def score_texts(
-    folder: Path,
-    texts: Sequence[Text],
-    open_verifier: Callable[[], Decoder],
-    *,
-    count: int,
-    top_p: float,
-    listen: Callable[[], None],
+    folder: Path, texts: Iterable[Text], verifier: Decoder, *, count: int, top_p: float, listen: Callable[[], None]
 ) -> None:
-    """Score what is not scored with this n yet, text by text; the verifier is opened only where something is left."""
-    with Ledger(folder / LAWS_FILE, key=(*KEY, "top_logs")) as ledger:
-        todo = [text for text in texts if (*text.key, count) not in ledger]
-        if not todo:
-            return
-        verifier = open_verifier()
-        for text in todo:
+    """Score texts with this n, one by one; what is scored stays where a later one fails."""
+    with Ledger(folder / LAWS_FILE, key=LAW_KEY) as ledger:
+        for text in texts:
             ledger.append(law_row(text, text_laws(verifier, text, count, top_p), count))
             listen()
 
@@ -87,7 +86,7 @@ def read_laws(folder: Path, texts: Sequence[Text], count: int) -> tuple[list[Exa
     path = folder / LAWS_FILE
     rows = {
         tuple(row[name] for name in KEY): row
-        for row in (read_rows(path, (*KEY, "top_logs")) if path.is_file() else ())
+        for row in (read_rows(path, LAW_KEY) if path.is_file() else ())
         if row["top_logs"] == count
     }
     examples, left_over, tokens = [], 0.0, 0

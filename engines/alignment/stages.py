@@ -125,7 +125,9 @@ class Training:
             add_adapters(decoder, setup.lora_rank, alpha=setup.lora_alpha, seed=setup.plan.seed)
         self.adapters = adapter_parameters(decoder) if setup.lora_rank else None
         self.decoder = ranks.shard(decoder.to(setup.device))
-        context = min(setup.context or math.inf, start.decoder.config.max_position_embeddings)
+        room = start.decoder.config.max_position_embeddings
+        refuse_long(material.heldout, room, setup.parent)
+        context = min(setup.context or math.inf, room)
         pieces = [piece for example in material.examples for piece in trimmed(example, int(context))]
         self.examples = sorted(pieces, key=len)
         self.loss = WindowLoss(
@@ -240,6 +242,16 @@ class Training:
         for ledger in (self.losses, self.evaluations):
             if ledger is not None:
                 ledger.close()
+
+
+def refuse_long(texts: Sequence[RecordedText], room: int, parent: Path) -> None:
+    """Raise ValueError for a held-out text that the drafter cannot take: it is judged on all of them or not at all."""
+    longest = max((len(text.prompt_ids) + len(text.response_ids) for text in texts), default=0)
+    if longest > room:
+        raise ValueError(
+            f"{parent}: its context of {room} tokens is shorter than a held-out text of {longest}; lower max_tokens in "
+            "[corpus], or choose shorter [heldout] prompts"
+        )
 
 
 def training_device(name: str) -> str:
