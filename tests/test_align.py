@@ -285,9 +285,16 @@ def test_a_corpus_under_another_thinking_flag_is_one_line(tmp_path: Path) -> Non
     assert "corpus.json: thinking was None, now it is True" in refused(align(config))
 
 
+def test_a_checkpoint_that_was_taken_away_is_named(tmp_path: Path) -> None:
+    config = write_alignment(tmp_path)
+    (aligned(config) / "first" / "config.json").unlink()
+
+    assert "work/first: gone, though its training is over; remove" in refused(align(config))
+
+
 def test_a_training_is_not_gone_on_with_under_other_settings(tmp_path: Path) -> None:
     config = write_alignment(tmp_path)
-    aligned(config, "--stage-minutes", "0.1")
+    aligned(config)
     (tmp_path / "work" / "first" / "config.json").unlink()
 
     assert "settings.json: settings was" in refused(align(write_config(tmp_path, ("1e-2", "2e-2"))))

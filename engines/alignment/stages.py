@@ -146,7 +146,10 @@ class Training:
         return rollout_batch(self.examples, index, self.setup.plan.seed, self.setup.batch_tokens)
 
     def run(self, stage_seconds: float) -> bool:
-        """Train; the last checkpoint is written when the schedule is done."""
+        """Train; the last checkpoint is written when the schedule is done.
+
+        Raises ValueError where a checkpoint of a training that is over was taken away.
+        """
         done = train(
             self.decoder,
             self.loss,
@@ -158,7 +161,10 @@ class Training:
             counters=self.loss.spent,
             name_batch=self.loss.batch_digest,
         )
-        return done and is_done(self.work, self.setup)
+        gone = [folder for folder in checkpoints_of(self.work, self.setup) if not (folder / CONFIG_FILE).is_file()]
+        if done and gone:
+            raise ValueError(f"{gone[0]}: gone, though its training is over; remove {self.folder} to train anew")
+        return done
 
     def after_step(self, progress: Progress) -> None:
         """Ledger, evaluation and checkpoints of a step."""
