@@ -23,6 +23,7 @@ from harness.commands.exits import INTERRUPTED, plain_errors
 from harness.commands.json_file import check_writable, write_json
 from harness.drafter_latency import latencies
 from harness.plan import Job
+from harness.stamps import contaminated_arms, stamp
 from harness.study import Study, read_study
 from results.provenance import collect_provenance
 from results.records import Generation
@@ -85,6 +86,9 @@ def bench_arms(study: Study, most_problems: int | None, against: str | None, con
         typer.echo(f"{study.title}: {len(measured.jobs)} requests to make; opening and warming up the engines")
         with plain_errors():
             measured.prepare()
+        warning = stamp(contaminated_arms(measured.facts.values()))
+        if warning:
+            console.print(warning)
         generations = measured.run(RequestBar())
         with plain_errors():
             results = measured.results(generations, against)
