@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from results.records import Grade, Policy
-from tasks.answers import final_letter
+from tasks.letters import final_letter
 from tasks.contract import Problem
 from tasks.loading import Row, check_text, check_unique, check_whole, load_rows, select
 

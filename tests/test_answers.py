@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.answers import final_answer, final_letter, grade_boxed_integer, last_boxed, last_phrase
+from tasks.answers import final_answer, grade_boxed_integer, last_boxed, last_phrase
+from tasks.letters import final_letter
 
 SHARED = Path(__file__).parents[2] / "shared"
 
