@@ -23,6 +23,7 @@ from tasks.values import TooLargeError, UnknownValueError, is_real, as_mp, same_
 
 DECIMAL_COMMA = re.compile(r"(-?\d+),(\d+)")
 DECIMAL_POINT = re.compile(r"-?\d*\.\d+")
+LOG = re.compile(r"\\log(?![a-zA-Z])(?!\s*_)")
 ROUNDED_DIGITS = 6
 UNITS = (
     {"cm", "centimeter", "centimetre"}, {"mm", "millimeter"}, {"m", "meter", "metre"}, {"km", "kilometer", "kilometre"},
@@ -30,12 +31,22 @@ UNITS = (
     {"s", "sec", "second"}, {"min", "minute"}, {"h", "hr", "hour"}, {"day"}, {"week"}, {"month"}, {"year"},
     {"cent", "¢"}, {"dollar"}, {"degree"}, {"radian", "rad"},
 )  # fmt: skip
+# Signs and words that notation.py takes away: an answer may leave them out, and not put another in their place.
+MEASURES = {
+    "money": re.compile(r"\\\$|\bdollars?\b|€|£"),
+    "cents": re.compile(r"\bcents?\b|¢"),
+    "degrees": re.compile(r"\\circ\b|°|\bdegrees?\b|\\degree"),
+    "percent": re.compile(r"%|\bper ?cent\b"),
+}
 RELATIONS = {"<": sympy.StrictLessThan, "<=": sympy.LessThan, ">": sympy.StrictGreaterThan, ">=": sympy.GreaterThan, "!=": sympy.Ne}
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "!=": "!="}
 
 
 def same_answer(gold: str, answer: str) -> bool:
     """Whether an answer says what the gold says. Raises TooLargeError, or what sympy raises for odd trees."""
+    kinds = [{name for name, sign in MEASURES.items() if sign.search(text)} for text in (gold, answer)]
+    if all(kinds) and kinds[0].isdisjoint(kinds[1]):
+        return False
     one, other = normalised(with_point(gold, answer)), normalised(with_point(answer, gold))
     return bool(other) and (one == other or same_form(form_of(one), form_of(other)))
 
@@ -78,8 +89,8 @@ def same_form(one: Form, other: Form) -> bool:
     """Whether two forms say the same; symmetric."""
     if one == other:
         return True
-    for left, right in ((one, other), (other, one)):
-        for rule in (same_named, same_word, same_based, same_several, same_row, same_grid):
+    for rule in (same_named, same_word, same_based, same_several, same_row, same_grid):
+        for left, right in ((one, other), (other, one)):
             if (verdict := rule(left, right)) is not None:
                 return verdict
     if isinstance(one, Expression) and isinstance(other, Expression):
@@ -130,7 +141,9 @@ def same_several(one: Form, other: Form) -> bool | None:
         return named and other.left in ("(", r"\langle") and in_order(one.parts, other.parts)
     if isinstance(other, Several) and other.kind != "ratio":
         return any_order(distinct(one.parts), distinct(other.parts))
-    return None if isinstance(other, Several | Joined | Relation) else one.kind == "set" and False
+    if one.kind == "list" and len(alone := distinct(one.parts)) == 1:
+        return same_form(alone[0], other)
+    return None if isinstance(other, Joined | Relation) else False
 
 
 def same_ratio(one: Sequence[Form], other: Sequence[Form]) -> bool:
@@ -211,7 +224,15 @@ def unit_kind(word: str) -> int | None:
 
 
 def same_latex(one: str, other: str) -> bool:
-    """Whether two expressions have one value."""
+    r"""Whether two expressions have one value; a \log without a base is to ten or natural, in both alike."""
+    if same_reading(one, other):
+        return True
+    natural = [LOG.sub(r"\\ln", latex) for latex in (one, other)]
+    return natural != [one, other] and same_reading(*natural)
+
+
+def same_reading(one: str, other: str) -> bool:
+    r"""The same with \log to ten."""
     exact = rational(one), rational(other)
     if None not in exact:
         return exact[0] == exact[1] or rounds_to(one, other) or rounds_to(other, one)

@@ -24,14 +24,15 @@ JOINT = re.compile(
 LONGEST_JOINT = 60
 CHAT_END = re.compile(r"<\|[a-z_]+\|>.*", re.DOTALL)
 
-# 'The final answer is: **', 'Answer:', 'Answer $', 'A: ' and '####' at the start of a line: the answer follows, up to the
-# end of the sentence or line.
+# 'The final answer is: **', 'Answer:', 'Answer $', and 'A:' or '####' at the start of the last line: the answer follows,
+# up to the end of the sentence or line.
 PHRASE = re.compile(
-    r"(?i:\banswer\b)(?:[^.:\n]{0,40}?\bis\b:?|[\s*]*[:=]|\s*(?=\$|\\\())[\s*]*|^(?:A:|####)[ \t]*", re.MULTILINE
+    r"(?i:\banswer\b)(?:[^.:\n]{0,40}?\bis\b:?|[\s*]*[:=]|\s*(?=\$|\\\())[\s*]*|^(?:A:|####)[ \t]*(?=.+\Z)", re.MULTILINE
 )
 LONGEST = 2000  # characters of an answer given in a phrase
 SENTENCE = re.compile(rf".{{1,{LONGEST}}}?(?=\.?$|\.\s|\n)")
 MATHS = re.compile(r"\$((?:\\.|[^\\$])+)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]")
+DISPLAY = re.compile(r"\\\[(.+?)\\\]|\$\$(.+?)\$\$", re.DOTALL)  # may go over several lines
 AND = re.compile(r"\s*(?:,\s*(?:and|or)\b|,|and\b|or\b)\s*")
 NUMBER_IN_PROSE = re.compile(r"\$?[-+]?\d[\d,]*(?:\.\d+)?(?:/\d+)?%?(?=\s+[a-z]{2,})")
 STATED = re.compile(r"\b(?:is|are|equals)\b:?\s+(?=[$\\\d(+-])")
@@ -112,9 +113,13 @@ def last_phrase(text: str) -> str | None:
     text = CHAT_END.sub("", text).rstrip()
     ends = [mark.end() for mark in PHRASE.finditer(text)]
     found = next((sentence for end in reversed(ends) if (sentence := SENTENCE.match(text, end))), None)
-    if found is None or r"\boxed" in found.group() or r"\fbox" in found.group():
+    if found is None:
         return None
+    if display := DISPLAY.match(text, found.start()):
+        return (display[1] or display[2]).strip() or None
     rest = found.group().strip(" *")
+    if r"\boxed" in rest or r"\fbox" in rest or not re.search(r"\w", rest):
+        return None
     if stated := first_stated(rest):
         return stated
     later = list(STATED.finditer(rest))

@@ -6,6 +6,7 @@ notation.py), letters keep their case, and gamma and binomial are not computed o
 """
 
 import re
+from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -13,9 +14,13 @@ from typing import Any
 import sympy
 from latex2sympy2_extended.latex2sympy2 import ConversionConfig, _Latex2Sympy
 
+from tasks.notation import closing
+
 SETTINGS = ConversionConfig(interpret_as_mixed_fractions=False, lowercase_symbols=False)
 NUMBER = re.compile(r"([-+]?)\s*(\d+|\d*\.\d+|\d+\.)")
 FRACTION = re.compile(r"([-+]?)\s*(?:\\frac\s*\{(-?\d+)\}\s*\{(-?\d+)\}|(\d+)\s*/\s*(\d+))")
+CALL = re.compile(r"\\(?:arc)?(?:sin|cos|tan|cot|sec|csc|sinh|cosh|tanh|ln|log(?:_\{[^{}]*\}|_\w)?)\s*\{(?=\s*\()")
+POWER = re.compile(r"\s*\^\s*(?:\{[^{}]*\}|\w)")
 MOST_DIGITS = 4_000  # of a whole number that is read at sight
 
 
@@ -24,7 +29,27 @@ class UnreadableError(ValueError):
 
 
 class Reader(_Latex2Sympy):  # type: ignore[misc]  # the package ships no types
-    """The parser, without its reading of 4\\frac{10}{3} and (2)(3) as sums."""
+    """The parser, without its reading of 4\\frac{10}{3} and (2)(3) as sums, and each part converted once.
+
+    As it stands it converts a bracket's content anew for each way of asking what it is: twice a level, 1000 times for ten.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(is_real=True, config=SETTINGS)
+        self._converted: dict[int, tuple[Any, Any]] = {}  # a part of the syntax tree, kept alive, and its conversion
+
+    def convert_expr(self, expr: Any) -> Any:
+        """An expression."""
+        return self._once(expr, super().convert_expr)
+
+    def convert_func(self, func: Any) -> Any:
+        """A function with its argument."""
+        return self._once(func, super().convert_func)
+
+    def _once(self, part: Any, convert: Callable[[Any], Any]) -> Any:
+        if id(part) not in self._converted:
+            self._converted[id(part)] = part, convert(part)
+        return self._converted[id(part)][1]
 
     def convert_postfix_list(self, arr: list[Any], i: int = 0) -> Any:
         """The product of factors that stand side by side."""
@@ -43,7 +68,7 @@ def tree_of(latex: str) -> sympy.Basic | sympy.MatrixBase:
         return sympy.Rational(number.numerator, number.denominator)
     try:
         with sympy.evaluate(False):
-            tree = Reader(is_real=True, config=SETTINGS).parse(readable(latex))
+            tree = Reader().parse(readable(latex))
     except Exception as error:  # noqa: BLE001 (the parser raises Exception itself for a syntax error)
         if isinstance(error, MemoryError | RecursionError):
             raise
@@ -56,7 +81,19 @@ def tree_of(latex: str) -> sympy.Basic | sympy.MatrixBase:
 def readable(latex: str) -> str:
     """The text as the grammar wants it: no words, no unusual factorial or degree signs left."""
     latex = re.sub(r"\\text\s*\{([^{}]*)\}", r"\1", latex)
-    return re.sub(r"\\(?:ldots)\b", r"\\ldots ", latex).strip()
+    latex = re.sub(r"\\a(sin|cos|tan|cot|sec|csc)\b", r"\\arc\1", latex)
+    return powers_of_functions(latex).strip()
+
+
+def powers_of_functions(latex: str) -> str:
+    """\\log{(x)}^{2} as \\log^{2}{(x)}: what is raised is the function, not its argument."""
+    for function in reversed(list(CALL.finditer(latex))):
+        closed = closing(latex, function.end() - 1)
+        power = POWER.match(latex, closed + 1) if closed is not None else None
+        if closed is not None and power:
+            argument = latex[function.end() - 1 : closed + 1]
+            latex = f"{latex[: function.end() - 1]}{power.group()}{argument}{latex[power.end() :]}"
+    return latex
 
 
 def rational(latex: str) -> Fraction | None:

@@ -22,6 +22,7 @@ UNIT = re.compile(r"(?<=[\d}\)a-z])\s*\\text\s*\{\s*([^{}]*?)\s*\}\s*(?:\^\s*\{?
 SHORT_UNITS = "mm cm km ft in yd mi mph kg mg lb lbs oz hr hrs min sec ml"
 UNIT_WORD = re.compile(rf"(?<=[\d}}\)])(?:\s+|\s*(?=(?:{'|'.join(SHORT_UNITS.split())})\b))((?:{'|'.join(SHORT_UNITS.split())}|[a-zA-Z]{{3,}})(?:[ .]+[a-zA-Z]+)*)\.?\s*(?:\^\s*\{{?\s*\d\s*\}}?)?$")
 UNIT_LETTER = re.compile(r"(?<=[\d}])\s*([smghL])$")
+CONDITION = re.compile(r"[a-zA-Z]\s*(?:\\in\s*\\mathbb\{R\}\s*)?[:|](.+)", re.DOTALL)
 NAME = re.compile(r"(?:\\?[a-zA-Z]+|[\s'/:,(){}])+")
 NOT_NAMES = re.compile(r"\\(?:pi|infty|sqrt|cdot|cup|cap|sum|int|prod|binom|log|ln|sin|cos|tan|exp|pm|mp|emptyset)\b|^[ie]$")
 TIME = re.compile(r"(\d{1,2}:\d\d)\s*([ap])\.?\s*m\.?", re.IGNORECASE)
@@ -156,6 +157,8 @@ def plain(text: str) -> str:
 
 def word_in(text: str) -> str | None:
     """The words that an answer consists of; None for mathematics."""
+    if text == r"\ldots":
+        return "..."
     inside = re.sub(r"\\text\s*\{([^{}]*)\}", r" \1 ", text).strip()
     if TIME.fullmatch(inside):
         return plain(text)
@@ -255,7 +258,9 @@ def bracketed(text: str) -> Form | None:
     left, right = found[0][1], found[-1][1]
     inside = text[len(left) : found[-1][0]].strip()
     if (left, right) == (r"\{", r"\}"):
-        inner = form_of(inside) if inside and r"\mid" not in inside else None
+        if condition := CONDITION.fullmatch(inside):
+            return form_of(condition[1])
+        inner = form_of(inside) if inside else None
         several = isinstance(inner, Several) and inner.kind == "list"
         return Several("set", inner.parts if several and isinstance(inner, Several) else (inner,) if inner else ())
     parts = [part for part in split_at(inside, {","})[0] if part]

@@ -58,6 +58,11 @@ class Gsm8k:
         right = value == number_in(problem.gold)
         return Grade(verdict="correct" if right else "incorrect", answer=answer, reason=f"gold is {problem.gold}")
 
+    def check_gold(self, gold: str) -> None:
+        """Raises ValueError for a gold that is not one number."""
+        if number_in(gold) is None:
+            raise ValueError(f"the gold {gold!r} is not one number")
+
 
 def problem_of(row: Row) -> Problem:
     """The problem in a row; the gold stands behind the last ####."""

@@ -66,6 +66,7 @@ def normalised(text: str) -> str:
     text = COMMAND.sub(spelling, text)
     text = re.sub(r"(?<!\\)(?:\\[,;:! >]|~)", " ", text)
     text = re.sub(r"\\mathbb\s*([A-Z])", r"\\mathbb{\1}", text)
+    text = re.sub(r"\{\s*([^{}]+?)\s*\\choose\s*([^{}]+?)\s*\}", r"\\binom{\1}{\2}", text)
     text = plain_letters(plain_words(text))
     text = ORDINAL.sub("", with_braces(text))
     text = re.sub(r"\^\s*\{?\s*\\circ\s*\}?|\\circ\b|\\?%", " ", text)
