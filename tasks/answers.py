@@ -1,11 +1,11 @@
 r"""Finding the answer in a response: the last complete \boxed{...}, else a closing phrase; None where there is none.
 
-Knows text only; whether an answer is right is for equivalence.py, and options are for letters.py. An unfinished box at a
-cut never counts, and an empty last box takes an earlier one back. Boxes joined by nothing but a comma, 'and' or 'or' are
-one answer in parts. What follows a closing </think> is looked at first, the whole response only if nothing stands there.
-A text that was cut by a budget is read the same way (policy `last`), or not at all (policy `strict`): a formula or number
-without box or phrase is never an answer, since it may be a step on the way. A phrase ("The answer is 12") has no closing
-mark: at a cut it may be a prefix of what would have come, which is why prompts ask for a box.
+Knows text only; whether an answer is right is for equivalence.py, options are for letters.py. An unfinished box at a
+cut never counts, and an empty last box takes an earlier one back. Boxes joined by nothing but a comma, 'and' or 'or'
+are one answer in parts. What follows a closing </think> is looked at first, the whole response only if no answer stands
+there. A text that was cut by a budget is read the same way (policy `last`), or not at all (policy `strict`): a formula
+or number without box or phrase is never an answer, since it may be a step on the way. A phrase ("The answer is 12") has
+no closing mark: at a cut it may be a prefix of what would have come, which is why prompts ask for a box.
 """
 
 import re
@@ -24,10 +24,11 @@ JOINT = re.compile(
 LONGEST_JOINT = 60
 CHAT_END = re.compile(r"<\|[a-z_]+\|>.*", re.DOTALL)
 
-# 'The final answer is: **', 'Answer:', 'Answer $', and 'A:' or '####' at the start of the last line: the answer follows,
-# up to the end of the sentence or line.
+# 'The final answer is: **', 'Answer:', 'Answer $', and 'A:' or '####' at the start of the last line: the answer
+# follows, up to the end of the sentence or line.
 PHRASE = re.compile(
-    r"(?i:\banswer\b)(?:[^.:\n]{0,40}?\bis\b:?|[\s*]*[:=]|\s*(?=\$|\\\())[\s*]*|^(?:A:|####)[ \t]*(?=.+\Z)", re.MULTILINE
+    r"(?i:\banswer\b)(?:[^.:\n]{0,40}?\bis\b:?|[\s*]*[:=]|\s*(?=\$|\\\())[\s*]*|^(?:A:|####)[ \t]*(?=.+\Z)",
+    re.MULTILINE,
 )
 LONGEST = 2000  # characters of an answer given in a phrase
 SENTENCE = re.compile(rf".{{1,{LONGEST}}}?(?=\.?$|\.\s|\n)")
@@ -109,7 +110,7 @@ def without_marks(answer: str) -> str:
 
 
 def last_phrase(text: str) -> str | None:
-    """What follows the last 'answer is' or 'Answer:', in one sentence: its maths, its number, else all of it."""
+    """What follows the last 'answer is' or 'Answer:': a display, or in one sentence its maths, its number, else all."""
     text = CHAT_END.sub("", text).rstrip()
     ends = [mark.end() for mark in PHRASE.finditer(text)]
     found = next((sentence for end in reversed(ends) if (sentence := SENTENCE.match(text, end))), None)
@@ -120,15 +121,16 @@ def last_phrase(text: str) -> str | None:
     rest = found.group().strip(" *")
     if r"\boxed" in rest or r"\fbox" in rest or not re.search(r"\w", rest):
         return None
-    if stated := first_stated(rest):
-        return stated
-    later = list(STATED.finditer(rest))
-    if later:
-        tail = rest[later[-1].end() :]
+    return first_stated(rest) or said_at_the_end(rest)
+
+
+def said_at_the_end(sentence: str) -> str | None:
+    """What follows the last 'is' in front of a number or maths, else the last maths, else all of it."""
+    if later := list(STATED.finditer(sentence)):
+        tail = sentence[later[-1].end() :]
         return first_stated(tail) or tail
-    if maths := list(MATHS.finditer(rest)):
-        return without_marks(maths[-1].group()) or None
-    return rest or None
+    maths = list(MATHS.finditer(sentence))
+    return (without_marks(maths[-1].group()) if maths else sentence) or None
 
 
 def first_stated(text: str) -> str | None:

@@ -1,9 +1,9 @@
 """The grading process of equivalence.py: answers JSON lines about pairs of answers until its input ends.
 
 Run by path. In: {"gold": text, "answer": text or null, "seconds": number}. Out: {"same": bool}, {"too_large": text},
-{"timeout": true} or {"error": text}; without an answer, whether the gold can be read. The process imports sympy once and forks:
-the child does the work under limits on memory and CPU time, and where the kernel ends it, the parent says so and forks
-another at once. Neither sympy's loops nor its C code can be interrupted from inside.
+{"timeout": true} or {"error": text}; without an answer, whether the gold can be read. The process imports sympy once
+and forks: the child does the work under limits on memory and CPU time, and where the kernel ends it, the parent says so
+and forks another at once. Neither sympy's loops nor its C code can be interrupted from inside.
 """
 
 import ctypes

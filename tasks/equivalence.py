@@ -15,6 +15,8 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, TypeAlias, cast
 
@@ -41,6 +43,7 @@ class MathChecker:
         self._lock = threading.Lock()
         self._idle: list[Process] = []
         self._owner = os.getpid()
+        self.processes = 0  # started so far
 
     def grade(self, gold: str, answer: str) -> Grade:
         """Verdict on `answer`; `grader_timeout` or `grader_error` where it could not be found out."""
@@ -53,14 +56,7 @@ class MathChecker:
             return Grade(verdict="grader_timeout", answer=answer, reason=str(error))
         except OSError as error:
             return Grade(verdict="grader_error", answer=answer, reason=str(error))
-        if "too_large" in reply:
-            return Grade(verdict="grader_timeout", answer=answer, reason=f"not computed: {reply['too_large']}")
-        if "error" in reply:
-            return Grade(verdict="grader_error", answer=answer, reason=f"maths grader: {reply['error']}")
-        shown = gold if len(gold) <= LONGEST_REASON else f"{gold[:LONGEST_REASON]} ..."
-        if reply["same"]:
-            return Grade(verdict="correct", answer=answer, reason=f"equal to gold {shown}")
-        return Grade(verdict="incorrect", answer=answer, reason=f"gold is {shown}")
+        return graded(gold, answer, reply)
 
     def parses(self, gold: str) -> bool:
         """Whether `gold` can be compared with. Raises OSError or TimeoutError if nobody can tell."""
@@ -108,12 +104,25 @@ class MathChecker:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+        self.processes += 1
         weakref.finalize(self, end, process, os.getpid())
         started = exchange(process, None, START_SECONDS)
         if "error" in started:
             end(process, os.getpid())
             raise OSError(f"the maths grader does not start: {started['error']}")
         return process
+
+
+def graded(gold: str, answer: str, reply: Mapping[str, Any]) -> Grade:
+    """The verdict that a grading process's reply means."""
+    if "too_large" in reply:
+        return Grade(verdict="grader_timeout", answer=answer, reason=f"not computed: {reply['too_large']}")
+    if "error" in reply:
+        return Grade(verdict="grader_error", answer=answer, reason=f"maths grader: {reply['error']}")
+    shown = gold if len(gold) <= LONGEST_REASON else f"{gold[:LONGEST_REASON]} ..."
+    if reply["same"]:
+        return Grade(verdict="correct", answer=answer, reason=f"equal to gold {shown}")
+    return Grade(verdict="incorrect", answer=answer, reason=f"gold is {shown}")
 
 
 def exchange(process: Process, job: str | None, seconds: float) -> dict[str, Any]:
@@ -139,10 +148,8 @@ def exchange(process: Process, job: str | None, seconds: float) -> dict[str, Any
 
 def end(process: Process, owner: int) -> None:
     """Kills the process with its child and closes its pipes; in a fork, which does not own it, it is left alone."""
-    if owner != os.getpid():
+    if owner != os.getpid() or process.stdout is None or process.stdout.closed:
         return
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.communicate()

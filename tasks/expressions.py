@@ -1,7 +1,7 @@
 """One expression in LaTeX as a sympy tree, as it stands: nothing is computed while it is read.
 
-The parser is that of math-verify, latex2sympy2_extended, which builds trees from a grammar and runs no text as code. What
-is mended here: a whole number in front of a fraction is a factor (mixed numbers are written as sums before, see
+The parser is that of math-verify, latex2sympy2_extended, which builds trees from a grammar and runs no text as code.
+What is mended here: a whole number in front of a fraction is a factor (mixed numbers are written as sums before, see
 notation.py), letters keep their case, and gamma and binomial are not computed on sight.
 """
 
@@ -29,9 +29,9 @@ class UnreadableError(ValueError):
 
 
 class Reader(_Latex2Sympy):  # type: ignore[misc]  # the package ships no types
-    """The parser, without its reading of 4\\frac{10}{3} and (2)(3) as sums, and each part converted once.
+    r"""The parser, without its reading of 4\frac{10}{3} and (2)(3) as sums, and each part converted once.
 
-    As it stands it converts a bracket's content anew for each way of asking what it is: twice a level, 1000 times for ten.
+    As it stands it converts a bracket's content anew for each way of asking what it is: 1000 times, ten levels down.
     """
 
     def __init__(self) -> None:
@@ -69,9 +69,9 @@ def tree_of(latex: str) -> sympy.Basic | sympy.MatrixBase:
     try:
         with sympy.evaluate(False):
             tree = Reader().parse(readable(latex))
-    except Exception as error:  # noqa: BLE001 (the parser raises Exception itself for a syntax error)
-        if isinstance(error, MemoryError | RecursionError):
-            raise
+    except (MemoryError, RecursionError):
+        raise
+    except Exception as error:  # the parser raises Exception itself for a syntax error
         raise UnreadableError(f"cannot be read: {latex[:80]}") from error
     if not isinstance(tree, sympy.Expr | sympy.MatrixBase):
         raise UnreadableError(f"not one expression: {latex[:80]}")
@@ -86,7 +86,7 @@ def readable(latex: str) -> str:
 
 
 def powers_of_functions(latex: str) -> str:
-    """\\log{(x)}^{2} as \\log^{2}{(x)}: what is raised is the function, not its argument."""
+    r"""\log{(x)}^{2} as \log^{2}{(x)}: what is raised is the function, not its argument."""
     for function in reversed(list(CALL.finditer(latex))):
         closed = closing(latex, function.end() - 1)
         power = POWER.match(latex, closed + 1) if closed is not None else None

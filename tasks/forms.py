@@ -6,102 +6,46 @@ stay text. Nothing is computed here. A unit behind an expression is set apart fr
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
+from tasks.kinds import Based, Expression, Form, Grid, Joined, Named, Relation, Row, Several, Word
 from tasks.notation import closing
 
 MARK = re.compile(r"\\[a-zA-Z]+|\\.|.", re.DOTALL)
 OPEN, CLOSE = {"(", "[", "{", r"\{", r"\langle"}, {")", "]", "}", r"\}", r"\rangle"}
-CONNECTIVE = re.compile(r"\s*,?\s*(?:\\text\s*\{\s*,?\s*(and|or)\s*,?\s*\}|(?<![a-zA-Z\\])(and|or)(?![a-zA-Z])|\\(vee))\s*,?\s*")
+CONNECTIVE = re.compile(
+    r"\s*,?\s*(?:\\text\s*\{\s*,?\s*(and|or)\s*,?\s*\}|(?<![a-zA-Z\\])(and|or)(?![a-zA-Z])|\\(vee))\s*,?\s*"
+)
 RELATIONS = {"=": "=", "<": "<", ">": ">", r"\le": "<=", r"\ge": ">=", r"\ne": "!=", r"\in": "in", r"\approx": "~"}
 MATRIX = re.compile(r"[(\[]?\s*\\begin\{([pbvB]?matrix|array)\}(?:\s*\{[^{}]*\})?(.*?)\\end\{\1\}\s*[)\]]?", re.DOTALL)
-BASED = re.compile(r"\(?([0-9A-F]*\d[0-9A-F]*)\)?\s*_\s*(?:(\d)|\{\s*(\d{1,2})\s*\}|\{?\s*\\text\{\s*([a-z]+)\s*\}\s*\}?)")
-BASES = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "twelve": 12}
+BASED = re.compile(
+    r"\(?([0-9A-F]*\d[0-9A-F]*)\)?\s*_\s*(?:(\d)|\{\s*(\d{1,2})\s*\}|\{?\s*\\text\{\s*([a-z]+)\s*\}\s*\}?)"
+)
+BASES = {
+    "two": 2,
+    "three": 3,
+    "four": 4,
+    "five": 5,
+    "six": 6,
+    "seven": 7,
+    "eight": 8,
+    "nine": 9,
+    "ten": 10,
+    "twelve": 12,
+}
 UNIT = re.compile(r"(?<=[\d}\)a-z])\s*\\text\s*\{\s*([^{}]*?)\s*\}\s*(?:\^\s*\{?\s*\d\s*\}?)?\s*$")
 SHORT_UNITS = "mm cm km ft in yd mi mph kg mg lb lbs oz hr hrs min sec ml"
-UNIT_WORD = re.compile(rf"(?<=[\d}}\)])(?:\s+|\s*(?=(?:{'|'.join(SHORT_UNITS.split())})\b))((?:{'|'.join(SHORT_UNITS.split())}|[a-zA-Z]{{3,}})(?:[ .]+[a-zA-Z]+)*)\.?\s*(?:\^\s*\{{?\s*\d\s*\}}?)?$")
+SHORT = "|".join(SHORT_UNITS.split())
+UNIT_WORD = re.compile(
+    rf"(?<=[\d}}\)])(?:\s+|\s*(?=(?:{SHORT})\b))((?:{SHORT}|[a-zA-Z]{{3,}})(?:[ .]+[a-zA-Z]+)*)"
+    r"\.?\s*(?:\^\s*\{?\s*\d\s*\}?)?$"
+)
 UNIT_LETTER = re.compile(r"(?<=[\d}])\s*([smghL])$")
 CONDITION = re.compile(r"[a-zA-Z]\s*(?:\\in\s*\\mathbb\{R\}\s*)?[:|](.+)", re.DOTALL)
 NAME = re.compile(r"(?:\\?[a-zA-Z]+|[\s'/:,(){}])+")
-NOT_NAMES = re.compile(r"\\(?:pi|infty|sqrt|cdot|cup|cap|sum|int|prod|binom|log|ln|sin|cos|tan|exp|pm|mp|emptyset)\b|^[ie]$")
+NOT_NAMES = re.compile(
+    r"\\(?:pi|infty|sqrt|cdot|cup|cap|sum|int|prod|binom|log|ln|sin|cos|tan|exp|pm|mp|emptyset)\b|^[ie]$"
+)
 TIME = re.compile(r"(\d{1,2}:\d\d)\s*([ap])\.?\s*m\.?", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Word:
-    """An answer in words; `text` in lower case unless it is a single letter."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Expression:
-    """A number or expression in LaTeX; `bare` is without the unit behind it, if that is one."""
-
-    latex: str
-    bare: str = ""
-    unit: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Based:
-    """A number in another base than ten."""
-
-    digits: str
-    base: int
-
-
-@dataclass(frozen=True, slots=True)
-class Several:
-    """Values without a bracket ('list'), in braces ('set'), or as a ratio: unordered except for a ratio."""
-
-    kind: Literal["list", "set", "ratio"]
-    parts: "tuple[Form, ...]"
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """Values in brackets: a point, a vector or an interval, whose two brackets are kept."""
-
-    left: str
-    right: str
-    parts: "tuple[Form, ...]"
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """A matrix, row by row."""
-
-    rows: "tuple[tuple[Form, ...], ...]"
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A value with its name: x = 3, f(x) = x^2, (p, q) = (3, 2), x in a set."""
-
-    name: str
-    value: "Form"
-    equation: tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """An equation that is no assignment, or a chain of inequalities."""
-
-    sides: tuple[str, ...]
-    signs: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    r"""Sets joined by \cup, \cap or \setminus, or conditions joined by 'or'."""
-
-    signs: tuple[str, ...]
-    parts: "tuple[Form, ...]"
-
-
-Form: TypeAlias = Word | Expression | Based | Several | Row | Grid | Named | Relation | Joined
 
 
 def form_of(text: str) -> Form:

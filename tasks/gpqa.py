@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from results.records import Grade, Policy
-from tasks.letters import final_letter
 from tasks.contract import Problem
+from tasks.letters import final_letter
 from tasks.loading import Row, check_text, check_unique, check_whole, load_rows, select
 
 GATED_SOURCE = "Idavidrein/gpqa"

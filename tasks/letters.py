@@ -1,8 +1,9 @@
 r"""Finding the option that a response chooses: one letter, or None where it chooses none, several or one not offered.
 
-Knows text only. Looked for in this order, behind a closing </think> first: a box, 'the answer is (C)' and its like (also
-in other languages), bold letters if they agree, one option called correct, a reply that is or begins with a letter, a
-reply that is an option's text. A letter is never guessed, and neither the article 'a' nor a word's first letter is one.
+Knows text only. Looked for in this order, behind a closing </think> first: a box, 'the answer is (C)' and its like
+(also in other languages), bold letters if they agree, one option called correct, a reply that is or begins with a
+letter, a reply that is an option's text. A letter is never guessed, and neither the article 'a' nor a word's first
+letter is one.
 """
 
 import re

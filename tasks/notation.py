@@ -15,29 +15,70 @@ SIGNS = {
     "π": r"\pi ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "λ": r"\lambda ", "φ": r"\varphi ", "ω": r"\omega ",
     "∞": r"\infty ", "≤": r"\le ", "≥": r"\ge ", "⩽": r"\le ", "⩾": r"\ge ", "≠": r"\ne ", "≈": r"\approx ",
     "∈": r"\in ", "∪": r"\cup ", "∩": r"\cap ", "∖": r"\setminus ", "∅": r"\emptyset ", "ℝ": r"\mathbb{R}",
-    "±": r"\pm ", "∓": r"\mp ", "°": r"^\circ ", "′": "'", "’": "'", "…": r"\ldots ", "⟨": r"\langle ", "⟩": r"\rangle ",
+    "±": r"\pm ", "∓": r"\mp ", "°": r"^\circ ", "′": "'", "’": "'", "…": r"\ldots ",
+    "⟨": r"\langle ", "⟩": r"\rangle ",
     "€": "", "£": "", "¥": "", "\u200b": "", "\ufeff": "",
     "½": r"\frac{1}{2}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}",
 }  # fmt: skip
 # Commands with another spelling, and commands that only say how something looks.
 SPELLINGS = {
-    "leq": "le", "leqslant": "le", "leqq": "le", "geq": "ge", "geqslant": "ge", "geqq": "ge", "neq": "ne", "times": "cdot",
+    "leq": "le", "leqslant": "le", "leqq": "le", "geq": "ge", "geqslant": "ge", "geqq": "ge", "neq": "ne",
+    "times": "cdot",
     "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "dbinom": "binom", "tbinom": "binom", "varnothing": "emptyset",
     "infin": "infty", "dots": "ldots", "cdots": "ldots", "dotsc": "ldots", "lbrace": "{", "rbrace": "}", "lvert": "|",
-    "rvert": "|", "vert": "|", "mid": "|", "backslash": "setminus", "smallsetminus": "setminus", "simeq": "approx",
-    "bigcup": "cup", "bigcap": "cap", "notin": "notin", "isin": "in", "land": "wedge", "lor": "vee", "iff": "Rightarrow",
+    "rvert": "|", "vert": "|", "mid": "|", "backslash": "setminus", "smallsetminus": "setminus",
+    "simeq": "approx",
+    "bigcup": "cup", "bigcap": "cap", "isin": "in", "land": "wedge", "lor": "vee", "iff": "Rightarrow",
     "mbox": "text", "textbf": "text", "textrm": "text", "textit": "text", "textsf": "text", "texttt": "text",
     "textnormal": "text", "mathrm": "text", "mathsf": "text", "mathtt": "text", "hbox": "text", "bf": "", "rm": "",
     "bar": "overline", "tg": "tan", "ctg": "cot", "arctg": "arctan", "cosec": "csc", "degree": "^\\circ ",
 }  # fmt: skip
-LOOKS = (
-    "left right bigl bigr Bigl Bigr biggl biggr Biggl Biggr big Big bigg Bigg middle displaystyle textstyle limits "
-    "nolimits scriptstyle mathstrut strut nonumber"
-).split()
-SPACES = "quad qquad thinspace medspace thickspace enspace hfill".split()
+LOOKS = [
+    "left",
+    "right",
+    "bigl",
+    "bigr",
+    "Bigl",
+    "Bigr",
+    "biggl",
+    "biggr",
+    "Biggl",
+    "Biggr",
+    "big",
+    "Big",
+    "bigg",
+    "Bigg",
+    "middle",
+    "displaystyle",
+    "textstyle",
+    "limits",
+    "nolimits",
+    "scriptstyle",
+    "mathstrut",
+    "strut",
+    "nonumber",
+]
+SPACES = ["quad", "qquad", "thinspace", "medspace", "thickspace", "enspace", "hfill"]
 FONTS = r"\\(?:mathbf|boldsymbol|bm|mathit|mathnormal|bold|mathcal|ensuremath|boxed|fbox|underline)\s*(?={)"
 DELIMITERS = {"lt": "<", "gt": ">", "lbrack": "[", "rbrack": "]"}
-FUNCTIONS = "arcsin arccos arctan sinh cosh tanh sin cos tan cot sec csc log ln exp sqrt".split()
+FUNCTIONS = [
+    "arcsin",
+    "arccos",
+    "arctan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "sin",
+    "cos",
+    "tan",
+    "cot",
+    "sec",
+    "csc",
+    "log",
+    "ln",
+    "exp",
+    "sqrt",
+]
 ARGUMENTS = {"frac": 2, "binom": 2, "sqrt": 1, "overline": 1}
 
 COMMAND = re.compile(r"\\([a-zA-Z]+)\*?")
@@ -49,7 +90,9 @@ REPEATING = re.compile(r"(\d*)\.(\d*)\\overline\{(\d+)\}")
 MIXED = re.compile(
     r"(?<![\d.}_^)a-zA-Z])(\d+)\s*\\frac\{(\d+)\}\{(\d+)\}(?![\d^!_])|(?<![\d./_^a-zA-Z])(\d+) +(\d+)/(\d+)(?![\d^!/])"
 )
-ORDINAL = re.compile(r"(?<=\d)\s*\^?\s*\{?\s*(?:\\text\s*\{\s*-?(?:st|nd|rd|th)\s*\}|(?:st|nd|rd|th)(?![a-zA-Z]))\s*\}?")
+ORDINAL = re.compile(
+    r"(?<=\d)\s*\^?\s*\{?\s*(?:\\text\s*\{\s*-?(?:st|nd|rd|th)\s*\}|(?:st|nd|rd|th)(?![a-zA-Z]))\s*\}?"
+)
 SCIENTIFIC = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([-+]?\d+)(?!\w)")
 CURRENCY = re.compile(r"\\?\$|\\(?:pounds|euro|textdollar)\b")
 LONGEST = 20_000  # characters of an answer; more is no answer, and slow to read
@@ -105,7 +148,9 @@ def plain_words(text: str) -> str:
     """Words and signs of plain text as LaTeX: sqrt(2), 2*x, x**2, pi, infinity, <=, ^(1/2), 5 percent."""
     text = re.sub(r"\\text\s*\{([a-zA-Z])\}", r"\1", text)  # \mathrm{e}
     text = re.sub(r"\\text\s*\{\s*\}", "", text)
-    text = re.sub(r"\\text\s*\{\s*(?:percent|percentage|pct|degrees?)\s*\}|\b(?:percentage|percent|pct|degrees?)\b", "", text)
+    text = re.sub(
+        r"\\text\s*\{\s*(?:percent|percentage|pct|degrees?)\s*\}|\b(?:percentage|percent|pct|degrees?)\b", "", text
+    )
     text = text.replace("**", "^").replace("<=", r"\le ").replace(">=", r"\ge ").replace("!=", r"\ne ")
     text = text.replace("...", r"\ldots ").replace("~=", r"\approx ").replace("*", r"\cdot ")
     text = re.sub(rf"(?<![\\a-zA-Z])({'|'.join(FUNCTIONS)})(?=\s*[({{\d\[]|\s+[a-z]\b)", r"\\\1", text)
@@ -146,7 +191,7 @@ def closing(text: str, opened: int) -> int | None:
 
 
 def with_braces(text: str) -> str:
-    r"""Arguments in braces: \frac12 and \frac 1 2 and \frac1{2} as \frac{1}{2}; a prime and two digits of \sqrt as TeX."""
+    r"""Arguments in braces: \frac12 and \frac 1 2 and \frac1{2} as \frac{1}{2}."""
     parts: list[str] = []
     end = 0
     for command in re.finditer(r"\\(frac|binom|sqrt|overline)(?![a-zA-Z])", text):
@@ -206,5 +251,3 @@ def mixed(found: re.Match[str]) -> str:
     if int(above) >= int(below):
         return found.group()
     return rf"({number}+\frac{{{above}}}{{{below}}})"
-
-

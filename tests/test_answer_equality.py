@@ -1,18 +1,19 @@
 """Equality of answers, kind by kind, and as a property of random expressions."""
 
-from collections.abc import Callable, Iterator
-from fractions import Fraction
+from collections.abc import Callable
 
-import pytest
 import sympy
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from tasks.answer_equality import can_be_read, same_answer
+from tasks.answer_equality import same_answer
 
 x, y = sympy.symbols("x y")
 PROPERTY = settings(
-    max_examples=50, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=50,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 RENDERINGS: tuple[dict[str, object], ...] = (
     {},
@@ -51,13 +52,15 @@ def grown(smaller: st.SearchStrategy[sympy.Expr]) -> st.SearchStrategy[sympy.Exp
         st.tuples(smaller, st.integers(2, 3)).map(lambda pair: pair[0] ** pair[1]),
         smaller.map(lambda each: sympy.sqrt(each**2 + 2)),
         smaller.map(sympy.sin),
-        smaller.map(lambda each: sympy.atan(each)),
+        smaller.map(sympy.atan),
         smaller.map(lambda each: sympy.log(each**2 + 3)),
     )
 
 
 NUMBERS = st.recursive(
-    st.one_of(rationals(), st.sampled_from([sympy.pi, sympy.sqrt(2), sympy.sqrt(3), sympy.E, sympy.Rational(1, 7)])), grown, max_leaves=4
+    st.one_of(rationals(), st.sampled_from([sympy.pi, sympy.sqrt(2), sympy.sqrt(3), sympy.E, sympy.Rational(1, 7)])),
+    grown,
+    max_leaves=4,
 )
 FUNCTIONS = st.recursive(st.one_of(rationals(), st.sampled_from([x, y, x * y, sympy.pi])), grown, max_leaves=4)
 EXPRESSIONS = st.one_of(NUMBERS, FUNCTIONS)
