@@ -24,6 +24,7 @@ from results.records import Grade
 
 WORKER = Path(__file__).with_name("equality_worker.py")
 START_SECONDS = 120.0
+END_SECONDS = 2.0
 WALL_SECONDS = 60.0  # on top of ten times the CPU limit
 LONGEST_REASON = 200  # characters of a gold or an answer that a reason quotes
 
@@ -67,6 +68,10 @@ class MathChecker:
         with self._lock:
             idle, self._idle = self._idle, []
         for process in idle:
+            if self._owner == os.getpid() and process.stdin is not None:
+                process.stdin.close()  # the end of its input lets it finish in order
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(END_SECONDS)
             end(process, self._owner)
 
     def _ask(self, gold: str, answer: str | None) -> dict[str, Any]:

@@ -33,7 +33,10 @@ INSTRUCTION = r"Think step by step, and put the letter of the right option withi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpqa:
-    """GPQA from the hub (gated) or from a local file with the same columns; `config` matters on the hub only."""
+    """GPQA from the hub (gated), or from a local file with the same columns or the authors' .zip with its `password`.
+
+    `config` says which set is meant on the hub and in a .zip, `revision` which commit of the hub.
+    """
 
     name: ClassVar[str] = "gpqa"
     default_policy: ClassVar[Policy] = "last"
@@ -41,6 +44,8 @@ class Gpqa:
     source: str = GATED_SOURCE
     config: str = "gpqa_diamond"
     split: str = "train"
+    revision: str | None = None
+    password: str | None = None
     limit: int | None = None
     seed: int | None = None
     option_seed: int = 0
@@ -56,7 +61,14 @@ class Gpqa:
 
     def problems(self) -> Sequence[Problem]:
         """The chosen problems, options shuffled. Raises as `tasks.loading.load_rows`."""
-        rows = load_rows(self.source, config=self.config, split=self.split, gated=self.source == GATED_SOURCE)
+        rows = load_rows(
+            self.source,
+            config=self.config,
+            split=self.split,
+            revision=self.revision,
+            gated=self.source == GATED_SOURCE,
+            password=self.password,
+        )
         chosen = select(rows, source=self.source, limit=self.limit, seed=self.seed)
         golds = balanced_letters(len(chosen), self.option_seed)
         problems = [self.problem_of(row, gold) for row, gold in zip(chosen, golds, strict=True)]

@@ -31,6 +31,7 @@ class Math500:
     source: str = "HuggingFaceH4/MATH-500"
     config: str | None = None
     split: str = "test"
+    revision: str | None = None  # commit of the hub's data set; None is its newest
     limit: int | None = None
     seed: int | None = None
 
@@ -42,7 +43,7 @@ class Math500:
 
     def problems(self) -> Sequence[Problem]:
         """The chosen problems. Raises as `tasks.loading.load_rows`, and ValueError for a gold that is no maths."""
-        rows = load_rows(self.source, config=self.config, split=self.split)
+        rows = load_rows(self.source, config=self.config, split=self.split, revision=self.revision)
         chosen = select(rows, source=self.source, limit=self.limit, seed=self.seed)
         return check_unique([problem_of(row, self.check_gold) for row in chosen], self.source)
 
