@@ -8,6 +8,7 @@ unit, a degree, percent or currency sign, and the base of a number; another one 
 import re
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 
 import sympy
 
@@ -36,14 +37,21 @@ def same_answer(gold: str, answer: str) -> bool:
     kinds = [{name for name, sign in MEASURES.items() if sign.search(text)} for text in (gold, answer)]
     if all(kinds) and kinds[0].isdisjoint(kinds[1]):
         return False
-    one, other = normalised(with_point(gold, answer)), normalised(with_point(answer, gold))
-    return bool(other) and (one == other or same_form(form_of(one), form_of(other)))
+    one, other = read(with_point(gold, answer)), read(with_point(answer, gold))
+    return one is not None and other is not None and same_form(one, other)
+
+
+@lru_cache(maxsize=1024)
+def read(text: str) -> Form | None:
+    """The form of a text as it was written; None for nothing."""
+    spelled = normalised(text)
+    return form_of(spelled) if spelled else None
 
 
 def can_be_read(gold: str) -> bool:
     """Whether a gold has a form and all its expressions can be read."""
-    text = normalised(gold)
-    return bool(text) and readable(form_of(text))
+    form = read(gold)
+    return form is not None and readable(form)
 
 
 def readable(form: Form) -> bool:

@@ -60,7 +60,7 @@ class Reader(_Latex2Sympy):  # type: ignore[misc]  # the package ships no types
         return self.mat_mul_flat(first, rest) if getattr(rest, "is_Matrix", False) else self.mul_flat(first, rest)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1024)
 def tree_of(latex: str) -> sympy.Basic | sympy.MatrixBase:
     """The tree. Raises UnreadableError for what is no single expression or matrix."""
     number = rational(latex)
