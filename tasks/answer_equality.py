@@ -17,8 +17,9 @@ from tasks.expressions import UnreadableError, rational, tree_of
 from tasks.forms import form_of, plain
 from tasks.kinds import Based, Expression, Form, Grid, Joined, Named, Relation, Row, Several, Word
 from tasks.notation import normalised
+from tasks.operations import UnknownValueError
 from tasks.real_sets import same_set
-from tasks.values import UnknownValueError, same_up_to_a_factor
+from tasks.values import same_up_to_a_factor
 
 DECIMAL_COMMA = re.compile(r"(-?\d+),(\d+)")
 DECIMAL_POINT = re.compile(r"-?\d*\.\d+")

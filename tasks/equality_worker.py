@@ -35,7 +35,7 @@ LIBRARY_ERRORS = (
 def verdict(job: dict[str, Any]) -> dict[str, Any]:
     """The reply to one job."""
     from tasks.answer_equality import can_be_read, same_answer
-    from tasks.values import TooLargeError
+    from tasks.operations import TooLargeError
 
     try:
         if job["answer"] is None:

@@ -13,7 +13,8 @@ import sympy
 
 from tasks.expressions import UnreadableError, decimals, rational, tree_of
 from tasks.kinds import Expression
-from tasks.values import UnknownValueError, as_mp, is_real, same_up_to_a_factor, same_value, value_at
+from tasks.operations import UnknownValueError, as_mp
+from tasks.values import is_real, same_up_to_a_factor, same_value, value_at
 
 LOG = re.compile(r"\\log(?![a-zA-Z])(?!\s*_)")
 ROUNDED_DIGITS = 6
