@@ -141,7 +141,7 @@ def same_several(one: Form, other: Form) -> bool | None:
     if not isinstance(one, Several):
         return None
     if one.kind == "ratio":
-        return isinstance(other, Several) and other.kind == "ratio" and same_ratio(one.parts, other.parts)
+        return same_ratio(one, other)
     if isinstance(other, Row):
         named = one.kind == "list" and all(isinstance(part, Named) for part in one.parts)
         return named and other.left in ("(", r"\langle") and in_order(one.parts, other.parts)
@@ -152,7 +152,15 @@ def same_several(one: Form, other: Form) -> bool | None:
     return None if isinstance(other, Joined | Relation) else False
 
 
-def same_ratio(one: Sequence[Form], other: Sequence[Form]) -> bool:
+def same_ratio(ratio: Several, other: Form) -> bool:
+    """Whether another ratio is the same or proportional; one of two parts may be a fraction."""
+    if isinstance(other, Expression) and len(ratio.parts) == 2:
+        first, second = (part.latex if isinstance(part, Expression) else "" for part in ratio.parts)
+        return bool(first and second) and same_latex(rf"\frac{{{first}}}{{{second}}}", other.latex)
+    return isinstance(other, Several) and other.kind == "ratio" and proportional(ratio.parts, other.parts)
+
+
+def proportional(one: Sequence[Form], other: Sequence[Form]) -> bool:
     """Whether all parts are equal, or all in one proportion."""
     if in_order(one, other):
         return True

@@ -157,4 +157,7 @@ def end(process: Process, owner: int) -> None:
         return
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    for pipe in (process.stdin, process.stdout):
+        with suppress(BrokenPipeError):
+            cast(IO[bytes], pipe).close()
+    process.wait()

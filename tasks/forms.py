@@ -33,10 +33,10 @@ BASES = {
     "twelve": 12,
 }
 UNIT = re.compile(r"(?<=[\d}\)a-z])\s*\\text\s*\{\s*([^{}]*?)\s*\}\s*(?:\^\s*\{?\s*\d\s*\}?)?\s*$")
-SHORT_UNITS = "mm cm km ft in yd mi mph kg mg lb lbs oz hr hrs min sec ml"
+SHORT_UNITS = "m/s sq mm cm km ft in yd mi mph kg mg lb lbs oz hr hrs min sec ml"
 SHORT = "|".join(SHORT_UNITS.split())
 UNIT_WORD = re.compile(
-    rf"(?<=[\d}}\)])(?:\s+|\s*(?=(?:{SHORT})\b))((?:{SHORT}|[a-zA-Z]{{3,}})(?:[ .]+[a-zA-Z]+)*)"
+    rf"(?<=[\d}}\)])(?:\s+|\s*(?=(?:{SHORT})\b))((?:{SHORT}|[a-zA-Z]{{3,}})(?:(?:[ .]+|/)[a-zA-Z]+)*)"
     r"\.?\s*(?:\^\s*\{?\s*\d\s*\}?)?$"
 )
 UNIT_LETTER = re.compile(r"(?<=[\d}])\s*([smghL])$")
@@ -50,7 +50,7 @@ TIME = re.compile(r"(\d{1,2}:\d\d)\s*([ap])\.?\s*m\.?", re.IGNORECASE)
 
 def form_of(text: str) -> Form:
     """The form of a normalised text."""
-    text = without_group(text.strip())
+    text = re.sub(r"^(?:=|\\approx\b)\s*", "", without_group(text.strip()))
     if text == r"\emptyset":
         return Several("set", ())
     if (word := word_in(text)) is not None:
@@ -110,7 +110,8 @@ def word_in(text: str) -> str | None:
         return None
     if re.search(r"(?<![a-zA-Z])(?:and|or)(?![a-zA-Z])", inside):
         return None
-    return plain(text) if r"\text" in text or re.search(r"[a-zA-Z]{4}", inside) else None
+    # Four letters are hardly a product, and three capitals are points or an order.
+    return plain(text) if r"\text" in text or re.search(r"[a-zA-Z]{4}|[A-Z]{3}", inside) else None
 
 
 def connected(text: str) -> Form | None:

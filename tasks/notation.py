@@ -32,6 +32,7 @@ SPELLINGS = {
     "mbox": "text", "textbf": "text", "textrm": "text", "textit": "text", "textsf": "text", "texttt": "text",
     "textnormal": "text", "mathrm": "text", "mathsf": "text", "mathtt": "text", "hbox": "text", "bf": "", "rm": "",
     "bar": "overline", "tg": "tan", "ctg": "cot", "arctg": "arctan", "cosec": "csc", "degree": "^\\circ ",
+    "dot": "overline",
 }  # fmt: skip
 LOOKS = [
     "left",
@@ -93,6 +94,8 @@ MIXED = re.compile(
 ORDINAL = re.compile(
     r"(?<=\d)\s*\^?\s*\{?\s*(?:\\text\s*\{\s*-?(?:st|nd|rd|th)\s*\}|(?:st|nd|rd|th)(?![a-zA-Z]))\s*\}?"
 )
+TRIGONOMETRY = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-zA-Z])")
+DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*(?:\^\s*\{?\s*\\circ\s*\}?|\\circ\b)")
 SCIENTIFIC = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([-+]?\d+)(?!\w)")
 CURRENCY = re.compile(r"\\?\$|\\(?:pounds|euro|textdollar)\b")
 LONGEST = 20_000  # characters of an answer; more is no answer, and slow to read
@@ -112,6 +115,8 @@ def normalised(text: str) -> str:
     text = re.sub(r"\{\s*([^{}]+?)\s*\\choose\s*([^{}]+?)\s*\}", r"\\binom{\1}{\2}", text)
     text = plain_letters(plain_words(text))
     text = ORDINAL.sub("", with_braces(text))
+    if TRIGONOMETRY.search(text):  # elsewhere a degree is a unit
+        text = DEGREES.sub(r"(\1\\cdot \\frac{\\pi}{180})", text)
     text = re.sub(r"\^\s*\{?\s*\\circ\s*\}?|\\circ\b|\\?%", " ", text)
     text = REPEATING.sub(repeating, text)
     text = grouped_digits(text.strip().rstrip(".,;:\\ \n"))
@@ -153,7 +158,7 @@ def plain_words(text: str) -> str:
     )
     text = text.replace("**", "^").replace("<=", r"\le ").replace(">=", r"\ge ").replace("!=", r"\ne ")
     text = text.replace("...", r"\ldots ").replace("~=", r"\approx ").replace("*", r"\cdot ")
-    text = re.sub(rf"(?<![\\a-zA-Z])({'|'.join(FUNCTIONS)})(?=\s*[({{\d\[]|\s+[a-z]\b)", r"\\\1", text)
+    text = re.sub(rf"(?<![\\a-zA-Z])({'|'.join(FUNCTIONS)})(?=\s*[({{\d\[_]|\s+[a-z]\b)", r"\\\1", text)
     text = re.sub(r"(?<![\\a-zA-Z{])(?:infinity|inf)(?![a-zA-Z])", r"\\infty", text)
     text = re.sub(r"(?<![\\a-zA-Z])(pi)(?![a-zA-Z])", r"\\pi ", text)
     text = brackets_to_braces(text, r"\sqrt")
