@@ -63,6 +63,21 @@ def grade(study: StudyPath, out: OutPath = RUNS, source: SourcePath = None) -> N
     command.grade(study, out, source)
 
 
+@app.command("grade-file")
+def grade_file_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="Rows with id, response, and what they answer.")],
+    *,
+    task: Annotated[str, typer.Option(metavar="TASK", help="math500, gsm8k, gpqa, humaneval or arithmetic.")],
+    out: Annotated[Path, typer.Option("--out", metavar="VERDICTS.jsonl", help="Verdicts; what is there is kept.")],
+    source: SourcePath = None,
+    workers: Annotated[int | None, typer.Option(metavar="N", min=1, help="At once; default: all cores.")] = None,
+) -> None:
+    """Grade responses from anywhere; a second call grades what is missing."""
+    from harness.commands import grade_file as command
+
+    command.grade_file(task, file, out, source, workers)
+
+
 @app.command()
 def keep(study: StudyPath, out: OutPath = RUNS) -> None:
     """Copy a graded run beside its study.toml, to be committed."""
