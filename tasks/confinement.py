@@ -96,7 +96,7 @@ def enter_namespaces(mountpoint: Path, readable: Iterable[str], hidden: Iterable
 
 
 def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
-    """mount(2)."""
+    """Hangs a file system into the tree."""
     call("mount", source.encode(), os.fsencode(target), kind.encode(), flags, options.encode())
 
 
@@ -148,8 +148,8 @@ def landlock_rules(readable: Iterable[str], writable: Iterable[str], hidden: Ite
     scopes = (0, LANDLOCK_SCOPES) if version >= 6 else ()
     attributes = struct.pack(f"={1 + len(scopes)}Q", LANDLOCK_ALL, *scopes)
     rules = call("syscall", SYS_LANDLOCK_CREATE, attributes, len(attributes), 0)
-    for path in outermost(readable):
-        add_rules(rules, path, LANDLOCK_READ_FILE | LANDLOCK_READ_DIR, list(hidden))
+    for path in outermost(map(os.path.realpath, readable)):
+        add_rules(rules, path, LANDLOCK_READ_FILE | LANDLOCK_READ_DIR, [os.path.realpath(each) for each in hidden])
     for path in DEVICES:
         add_rules(rules, path, LANDLOCK_ALL, [])
     for path in writable:
@@ -159,7 +159,7 @@ def landlock_rules(readable: Iterable[str], writable: Iterable[str], hidden: Ite
 
 def add_rules(rules: int, path: str, access: int, hidden: list[str]) -> None:
     """Allows `access` below `path`; around what is hidden, entry by entry, since a rule reaches all the way down."""
-    if path in hidden:
+    if path in hidden or (hidden and Path(path).is_symlink()):  # a link could lead to what is hidden
         return
     around = any(Path(secret).is_relative_to(path) for secret in hidden)
     allowed = LANDLOCK_READ_DIR if around else access if Path(path).is_dir() else access & LANDLOCK_ON_FILES

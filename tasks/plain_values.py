@@ -21,7 +21,7 @@ class Opaque:
     """A value that cannot travel: equal to itself alone."""
 
 
-class Unsendable(TypeError):
+class UnsendableError(TypeError):
     """A value of the tests that cannot travel, a function for example."""
 
 
@@ -31,7 +31,7 @@ def to_line(message: dict[str, Any]) -> bytes:
 
 
 def encode(value: Any, *, strict: bool = False) -> Any:
-    """A value as JSON can carry it. Raises Unsendable if `strict` and there is no plain form.
+    """A value as JSON can carry it. Raises UnsendableError if `strict` and there is no plain form.
 
     Type tests ask `type(value).__mro__`, which a class cannot fake as it can `__class__`.
     """
@@ -47,7 +47,7 @@ def encode(value: Any, *, strict: bool = False) -> Any:
         if len(items) <= MOST_ITEMS:
             return ["iterator", encode_all(items, strict)]
     if strict:
-        raise Unsendable(f"a value of type {type(value).__name__} cannot be handed to the program")
+        raise UnsendableError(f"a value of type {type(value).__name__} cannot be handed to the program")
     return ["opaque"]
 
 
@@ -60,7 +60,7 @@ def from_numpy(value: Any) -> bool | int | float | complex | None:
     """The Python number in a numpy scalar, else None; numpy itself is not imported."""
     kind = getattr(getattr(value, "dtype", None), "kind", "")
     if type(value).__module__ == "numpy" and kind in NUMPY_KINDS and getattr(value, "shape", None) == ():
-        return NUMPY_KINDS[kind](value)  # type: ignore[operator,no-any-return] # one of four number types
+        return NUMPY_KINDS[kind](value)  # type: ignore[no-any-return] # one of four number types
     return None
 
 

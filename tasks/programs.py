@@ -21,11 +21,15 @@ from dataclasses import dataclass
 
 THINKING = re.compile(r"<think(?:ing)?>")
 THOUGHT = re.compile(r"</think(?:ing)?>")
-END_MARK = re.compile(r"<\|(?:im_end|endoftext|end|eot_id|eom_id|end_of_text)\|>|<｜end▁of▁sentence｜>|</s>|<end_of_turn>")
+END_MARK = re.compile(
+    r"<\|(?:im_end|endoftext|end|eot_id|eom_id|end_of_text)\|>|<\uff5cend\u2581of\u2581sentence\uff5c>|</s>|<end_of_turn>"
+)
 FENCE = re.compile(r"(?P<before>.*?)(?P<fence>`{3,}|~{3,})[ \t]*(?P<label>[\w+.#-]*)(?P<more>[^`]*)")
 CLOSING = re.compile(r"(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})[ \t]*")
 PYTHON_LABELS = {"", "python", "python2", "python3", "py", "py3", "python3.11", "ipython", "sage", "code"}
-CODE_LINE = re.compile(r"^(?:[ \t]+\S|(?:async def|def|class|import|from|return|if|for|while|try|with)\b|@\w)", re.MULTILINE)
+CODE_LINE = re.compile(
+    r"^(?:[ \t]+\S|(?:async def|def|class|import|from|return|if|for|while|try|with)\b|@\w)", re.MULTILINE
+)
 TOP_LEVEL = re.compile(r"(?:async def|def|class|import|from)\b|@\w|\w+\s*(?::[^=]+)?=[^=]")
 MOST_STARTS = 400  # ends to try when looking for the longest start of a text that is a program
 
@@ -77,9 +81,7 @@ def fenced_blocks(text: str) -> Iterator[Block]:
             at += 1
         at += 1
         block = "\n".join(inside) + "\n"
-        yield Block(
-            text=textwrap.dedent(block) if indent else block, python=opening["label"].lower() in PYTHON_LABELS
-        )
+        yield Block(text=textwrap.dedent(block) if indent else block, python=opening["label"].lower() in PYTHON_LABELS)
 
 
 def is_opening(found: re.Match[str]) -> bool:
@@ -129,9 +131,9 @@ def head(entry_point: str) -> re.Pattern[str]:
 
 
 def best_definition(blocks: list[str], entry_point: str) -> str | None:
-    """The last block that defines the function; one that does not parse, or only repeats the head, as a last resort."""
+    """The last block that defines the function; one that does not parse as a last resort."""
     named = head(entry_point)
-    broken = stub = None
+    broken = None
     for block in reversed(blocks):
         tree = parsed(block) or parsed(textwrap.dedent(block))
         if tree is None:
@@ -140,8 +142,7 @@ def best_definition(blocks: list[str], entry_point: str) -> str | None:
         makers = [node for node in tree.body if entry_point in bound_names(node)]
         if makers and not is_stub(makers[-1]):
             return block if parsed(block) else textwrap.dedent(block)
-        stub = stub or (block if makers and len(blocks) == 1 else None)
-    return broken or stub
+    return broken
 
 
 def needed_from(others: list[str], chosen: str, prompt: str) -> list[str]:

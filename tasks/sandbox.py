@@ -2,8 +2,8 @@
 
 Knows no benchmark. One process of ours per thread that asks (sandbox_runner.py) confines itself and forks two children
 for each examination (sandbox_roles.py): the program's and that of its tests. Where the system allows it they have
-namespaces of their own: no network, no process in sight, a file system that only reads and holds Python and the system's
-libraries, one empty folder in memory to write to; else Landlock guards the user's files, and the verdict says so. In
+namespaces of their own: no network, no process in sight, a file system of Python and the system's libraries that cannot
+be written to, one empty folder in memory that can; else Landlock guards the user's files, and the verdict says so. In
 both cases a system call filter, limits on CPU, memory, processes, open files and file size, no privileges, no output.
 docs/SANDBOX.md says what holds where, and what a program cannot do.
 """
@@ -67,7 +67,7 @@ class Isolation:
     namespaces: bool
     landlock: bool
     filtered: bool
-    root: bool
+    own_user: bool
     factor: float
     warnings: Sequence[str]
 
@@ -90,7 +90,7 @@ class Isolation:
             "Landlock on the user's files" if self.landlock else "",
             "system call filter" if self.filtered else "",
             "limits",
-            "an unprivileged user" if self.root else "",
+            "a user of its own" if self.own_user else "",
             f"time limits x {self.factor:.2f}",
             self.warning or "",
         ]
@@ -137,7 +137,7 @@ class Runner:
         """Holds one examination. Raises OSError if this process is of no more use."""
         limits = {"cpu_seconds": math.ceil(time_limit_seconds) + 1, "memory_bytes": memory_bytes}
         (job_end, job), (verdict, verdict_end) = os.pipe(), os.pipe()
-        with open(job, "wb", buffering=0) as job_pipe, open(verdict, "rb", buffering=0) as verdict_pipe:
+        with os.fdopen(job, "wb", buffering=0) as job_pipe, os.fdopen(verdict, "rb", buffering=0) as verdict_pipe:
             try:
                 socket.send_fds(self._control, [json.dumps(limits).encode()], [job_end, verdict_end])
             finally:

@@ -17,15 +17,16 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-from tasks.plain_values import Unsendable, decode, decode_all, encode, to_line
+from tasks.plain_values import UnsendableError, decode, decode_all, encode, to_line
 from tasks.programs import program_parts
 
 MOST_BYTES = 32 << 20  # of one message
 CHUNK_BYTES = 1 << 16
+DEEPEST = 100_000  # calls in calls, whatever the program asks for: an endless recursion ends before the memory does
 SEED = 0  # some tests draw their cases at random: the same for every program
 
 
-class CandidateLost(Exception):
+class LostCandidateError(Exception):
     """The program's process ended, or said what its side of the agreement never says."""
 
 
@@ -73,6 +74,8 @@ def be_candidate(calls: int, replies: int) -> None:
     """Runs the program in the first message, then answers calls of its function until the examiner hangs up."""
     messages = lines(calls)
     job = json.loads(next(messages))
+    set_limit = sys.setrecursionlimit
+    sys.setrecursionlimit = lambda limit: set_limit(min(limit, DEEPEST))
     function: Any = None
     try:
         function = getattr(run_parts(job["parts"], "solution"), job["entry_point"])
@@ -97,7 +100,7 @@ class Proxy:
         self._calls, self._replies = calls, lines(replies)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """The result. Raises what the function raised, by name, or CandidateLost."""
+        """The result. Raises what the function raised, by name, or LostCandidateError."""
         plain = {"arguments": [encode(each, strict=True) for each in arguments], "named": encode(named, strict=True)}
         reply = self.exchange(plain)
         try:
@@ -105,22 +108,22 @@ class Proxy:
                 return decode(reply["value"])
             name, message = map(str, reply["raised"])
         except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
-            raise CandidateLost(f"a reply that is no value: {type(error).__name__}") from error
+            raise LostCandidateError(f"a reply that is no value: {type(error).__name__}") from error
         raise same_error(name, message)
 
     def exchange(self, message: dict[str, Any]) -> dict[str, Any]:
-        """One message to the candidate and its reply. Raises CandidateLost if there is none."""
+        """One message to the candidate and its reply. Raises LostCandidateError if there is none."""
         try:
             write_all(self._calls, to_line(message))
             line = next(self._replies)
         except (BrokenPipeError, StopIteration):
-            raise CandidateLost("the program ended before its tests were done") from None
+            raise LostCandidateError("the program ended before its tests were done") from None
         try:
             reply = json.loads(line)
         except (RecursionError, ValueError) as error:
-            raise CandidateLost(f"a reply that is no message: {type(error).__name__}") from error
+            raise LostCandidateError(f"a reply that is no message: {type(error).__name__}") from error
         if type(reply) is not dict or len(reply) != 1 or not reply.keys() & {"ready", "raised", "value"}:
-            raise CandidateLost("a reply that is no message")
+            raise LostCandidateError("a reply that is no message")
         return reply
 
 
@@ -158,8 +161,8 @@ def examine(job: dict[str, Any], proxy: Proxy) -> dict[str, Any]:
         setattr(module, job["entry_point"], proxy)
         for part in (job["tests"], f"check({job['entry_point']})"):
             exec(compile(part, "<tests>", "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - the benchmark's own
-    except (CandidateLost, Unsendable) as error:
-        return verdict | {"reason": str(error), "broken": isinstance(error, Unsendable)}
+    except (LostCandidateError, UnsendableError) as error:
+        return verdict | {"reason": str(error), "broken": isinstance(error, UnsendableError)}
     except Exception as error:  # noqa: BLE001 - a test fails by whatever it raises
         return verdict | {"reason": "failed " + ": ".join(in_words(error)).removesuffix(": ")}
     return verdict | {"passed": True, "reason": "passed"}

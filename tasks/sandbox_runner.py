@@ -1,8 +1,8 @@
 """The process from which sandbox.py's examinations are forked: confined once, it hands on what it has.
 
-Run by path with one JSON argument; it talks to sandbox.py over a socket and never sees a program, a test or a verdict,
-so nothing of these is in the memory that a candidate inherits. For each examination it forks an examiner and a
-candidate (sandbox_roles.py), and on the word of sandbox.py, or when that ends, it kills them and waits until they are gone.
+Run by path with one JSON argument; it talks to sandbox.py over a socket and never sees a program, a test or a verdict:
+nothing of these is in the memory that a candidate inherits. For each examination it forks an examiner and a
+candidate (sandbox_roles.py); on the word of sandbox.py, or when that ends, it kills them and waits until they are gone.
 """
 
 import contextlib
@@ -25,8 +25,10 @@ from tasks import confinement, syscall_filter
 from tasks.sandbox_roles import be_candidate, be_examiner
 
 # Imported before the first fork, since most programs need them.
-COMMON = ("bisect", "collections", "copy", "decimal", "fractions", "functools", "hashlib", "heapq", "itertools", "math")
-COMMON += ("operator", "re", "string", "typing", "datetime", "statistics")
+COMMON = (
+    *("bisect", "collections", "copy", "datetime", "decimal", "fractions", "functools", "hashlib", "heapq"),
+    *("itertools", "math", "operator", "re", "statistics", "string", "typing"),
+)
 USERS_FROM, USERS = 60_000, 4_000  # ids that no account has by the usual numbering
 MOST_DESCRIPTORS = 65536
 LOOP_STEPS = 200_000
@@ -72,7 +74,7 @@ def attempt(confined: Confined, name: str, measure: Callable[[], None]) -> bool:
             measure()
             status = 0
         except (OSError, AttributeError) as error:  # AttributeError: the C library has no such function
-            os.write(writes, str(error).encode())
+            os.write(writes, str(getattr(error, "strerror", None) or error).encode())
         finally:
             os._exit(status)
     os.close(writes)
@@ -218,7 +220,7 @@ def main() -> None:
     confined = confine(job)
     del sys.path[0]
     said = {"namespaces": confined.namespaces, "landlock": confined.landlock is not None}
-    said |= {"filtered": confined.filtered, "root": os.geteuid() == 0}
+    said |= {"filtered": confined.filtered, "own_user": os.geteuid() == 0 != confined.uid}
     control.sendall(json.dumps(said | {"factor": factor, "warnings": confined.warnings}).encode())
     while True:
         message, given, _, _ = socket.recv_fds(control, 4096, 2)
