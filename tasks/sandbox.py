@@ -105,7 +105,7 @@ class Runner:
         folder = tempfile.mkdtemp(prefix="streak-sandbox-")
         job = {"control": theirs.fileno(), "folder": folder, "hidden": list(hidden), "without": list(without)}
         with theirs:
-            child = subprocess.Popen(
+            self.child = subprocess.Popen(
                 [sys.executable, "-s", "-P", str(RUNNER), json.dumps(job)],
                 cwd="/",
                 env=bare_environment(),
@@ -116,12 +116,14 @@ class Runner:
                 start_new_session=True,
             )
         self.owner = os.getpid()
-        self.end: Callable[[], object] = weakref.finalize(self, end_runner, child, self._control, folder, self.owner)
+        self.end: Callable[[], object] = weakref.finalize(
+            self, end_runner, self.child, self._control, folder, self.owner
+        )
         try:
             self.isolation = Isolation(**self._hear(START_SECONDS))
         except OSError as error:
             self._control.close()
-            _, said = child.communicate()
+            _, said = self.child.communicate()
             raise OSError(f"{error}: {' '.join(said.decode(errors='replace').split())[-300:]}") from error
 
     def _hear(self, seconds: float) -> dict[str, Any]:
@@ -232,15 +234,15 @@ class Sandbox:
 
     def __init__(self, *, hidden: Sequence[str] = (), without: Sequence[Measure] = ()) -> None:
         self._hidden, self._without = hidden, without
-        self._idle: list[Runner] = []
+        self.idle: list[Runner] = []
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
     def _runner(self) -> Iterator[Runner]:
         """A process that nobody else uses; after an error it is ended, otherwise it serves the next."""
         with self._lock:
-            self._idle = [runner for runner in self._idle if runner.owner == os.getpid()]
-            runner = self._idle.pop() if self._idle else None
+            self.idle = [each for each in self.idle if each.owner == os.getpid() and each.child.poll() is None]
+            runner = self.idle.pop() if self.idle else None
         if runner is None:
             runner = Runner(self._hidden, self._without)
         try:
@@ -249,7 +251,7 @@ class Sandbox:
             runner.end()
             raise
         with self._lock:
-            self._idle.append(runner)
+            self.idle.append(runner)
 
     def isolation(self) -> Isolation:
         """What is in force on this machine. Raises OSError if the sandbox does not start."""
@@ -259,9 +261,9 @@ class Sandbox:
     def close(self) -> None:
         """Ends all processes; the next exam starts another."""
         with self._lock:
-            for runner in self._idle:
+            for runner in self.idle:
                 runner.end()
-            self._idle = []
+            self.idle = []
 
     def examine(
         self,
