@@ -101,7 +101,11 @@ def parsed(text: str) -> ast.Module | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a model's unusual escapes are its own affair
-            return ast.parse(text)
+            tree = ast.parse(text)
+            compile(
+                tree, "<reply>", "exec", dont_inherit=True
+            )  # what the grammar allows, but not a `return` on its own
+            return tree
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

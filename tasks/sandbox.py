@@ -30,7 +30,7 @@ from typing import Any, Literal, TypeAlias
 RUNNER = Path(__file__).with_name("sandbox_runner.py")
 START_SECONDS = 120.0
 VERDICT_BYTES = 1 << 24
-STRETCH = 20.0  # wall seconds for each second of the limit, at most, on a machine where a program hardly gets a core
+STRETCH = 10.0  # wall seconds for each second of the limit, at most, on a machine where a program hardly gets a core
 
 Measure: TypeAlias = Literal["namespaces", "landlock", "filter"]
 
@@ -233,7 +233,7 @@ class Sandbox:
     """
 
     def __init__(self, *, hidden: Sequence[str] = (), without: Sequence[Measure] = ()) -> None:
-        self._hidden, self._without = hidden, without
+        self._hidden, self.without = hidden, tuple(without)
         self.idle: list[Runner] = []
         self._lock = threading.Lock()
 
@@ -244,7 +244,7 @@ class Sandbox:
             self.idle = [each for each in self.idle if each.owner == os.getpid() and each.child.poll() is None]
             runner = self.idle.pop() if self.idle else None
         if runner is None:
-            runner = Runner(self._hidden, self._without)
+            runner = Runner(self._hidden, self.without)
         try:
             yield runner
         except BaseException:
