@@ -8,7 +8,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ def problems() -> dict[str, Problem]:
     return {problem.problem_id: problem for problem in HumanEval().problems()}
 
 
-def grade_all(rows: list[Row], problems: Mapping[str, Problem], task: HumanEval) -> Iterator[tuple[Row, Grade]]:
+def grade_all(rows: Sequence[Row], problems: Mapping[str, Problem], task: HumanEval) -> Iterator[tuple[Row, Grade]]:
     with ThreadPoolExecutor(2) as threads:
         replies = [(problems[row["task_id"]], row["response"]) for row in rows]
         yield from zip(rows, threads.map(lambda reply: task.grade(*reply), replies), strict=True)
