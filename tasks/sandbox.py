@@ -121,9 +121,12 @@ class Runner:
         )
         try:
             self.isolation = Isolation(**self._hear(START_SECONDS))
+            if self.isolation.namespaces:  # the file system that was mounted there has become the process's root
+                shutil.rmtree(folder)
         except OSError as error:
             self._control.close()
             _, said = self.child.communicate()
+            shutil.rmtree(folder, ignore_errors=True)
             raise OSError(f"{error}: {' '.join(said.decode(errors='replace').split())[-300:]}") from error
 
     def _hear(self, seconds: float) -> dict[str, Any]:

@@ -225,10 +225,12 @@ def main() -> None:
     while True:
         message, given, _, _ = socket.recv_fds(control, 4096, 2)
         if not message:
-            return
+            break
         hold(confined, control, json.loads(message), given)
         with contextlib.suppress(BrokenPipeError):
             control.sendall(b'{"ended": true}')
+    if not confined.namespaces:  # a harness that was killed cannot do it
+        shutil.rmtree(confined.folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -22,8 +22,18 @@ from tasks.sandbox import RUNNER, Sandbox
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox shuts in on Linux alone")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def own_folder() -> Iterator[None]:
+    """A folder for temporary files that no other run uses: what is left, and whose processes, can be told by it."""
+    with tempfile.TemporaryDirectory(prefix="hostile-") as folder, pytest.MonkeyPatch.context() as patch:
+        Path(folder).chmod(0o711)
+        patch.setattr(tempfile, "tempdir", folder)
+        patch.setenv("TMPDIR", folder)
+        yield
+
+
 @pytest.fixture(scope="module")
-def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+def sandbox(request: pytest.FixtureRequest, own_folder: None) -> Iterator[Sandbox]:
     opened = open_sandbox(request.param)
     yield opened
     opened.close()
@@ -39,17 +49,15 @@ class Victims:
 
     def state(self) -> dict[str, object]:
         """What must be the same after an attack."""
-        files = {
-            str(path): (
-                path.lstat().st_mode,
-                path.lstat().st_uid,
-                path.lstat().st_mtime_ns,
-                path.is_file() and path.read_text(),
-            )
-            for path in [self.home, *self.home.rglob("*")]
-        }
+        files = {str(path): facts(path) for path in [self.home, *self.home.rglob("*")]}
         nice = os.getpriority(os.PRIO_PROCESS, self.process.pid), os.sched_getaffinity(self.process.pid)
         return {"files": files, "alive": self.process.poll() is None, "nice": nice, "processes": strangers()}
+
+
+def facts(path: Path) -> tuple[object, ...]:
+    """Mode, owner, time and text of a file."""
+    found = path.lstat()
+    return found.st_mode, found.st_uid, found.st_mtime_ns, path.read_text() if path.is_file() else None
 
 
 def strangers() -> set[str]:
@@ -62,9 +70,19 @@ def strangers() -> set[str]:
                 status = (folder / "status").read_text()
             except OSError:
                 continue  # ended meanwhile
-            if str(RUNNER).encode() in command and f"PPid:\t{os.getpid()}\n" not in status:
+            if (
+                tempfile.gettempdir().encode() in command
+                and RUNNER.name.encode() in command
+                and f"PPid:\t{os.getpid()}\n" not in status
+            ):
                 found.add(folder.name)
     return found
+
+
+def folders() -> set[Path]:
+    """Folders of sandboxes and what is in them."""
+    place = Path(tempfile.gettempdir())
+    return {*place.glob("streak-sandbox-*"), *place.glob("streak-sandbox-*/*")}
 
 
 @pytest.fixture(scope="module")
@@ -162,12 +180,12 @@ ATTACKS = {
 def test_an_attack_leaves_the_machine_as_it_was(name: str, sandbox: Sandbox, victims: Victims) -> None:
     aims = {"home": str(victims.home), "pid": victims.process.pid, "port": victims.server.getsockname()[1]}
     before = victims.state()
-    left = set(Path(tempfile.gettempdir()).glob("streak-sandbox-*/*"))
+    left = folders()
 
     outcome = sandbox.examine(exam(HARMLESS + ATTACKS[name].format(**aims)), time_limit_seconds=3.0)
 
     assert victims.state() == before
-    assert set(Path(tempfile.gettempdir()).glob("streak-sandbox-*/*")) == left
+    assert folders() == left
     assert not outcome.broken
     assert outcome.passed if "bomb" in name else not outcome.passed or "return 1" in ATTACKS[name]
     with pytest.raises(TimeoutError):
@@ -183,7 +201,8 @@ def test_a_process_that_leaves_its_session_dies_with_the_exam(sandbox: Sandbox) 
 
 
 @each_way
-def test_a_harness_that_is_killed_leaves_no_process(sandbox: Sandbox, tmp_path: Path) -> None:
+def test_a_harness_that_is_killed_leaves_nothing(sandbox: Sandbox) -> None:
+    before = folders()
     script = f"""
 import sys, threading
 sys.path[:0] = {[str(RUNNER.parents[1]), str(Path(__file__).parent)]!r}
@@ -202,7 +221,8 @@ time.sleep(60)
         assert len(strangers()) >= 2
         harness.kill()
     deadline = time.monotonic() + 20.0
-    while strangers() and time.monotonic() < deadline:
+    while (strangers() or folders() != before) and time.monotonic() < deadline:
         time.sleep(0.1)
 
     assert strangers() == set()
+    assert folders() == before
