@@ -24,12 +24,12 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 CASES = SHARED / "cases" / "humaneval.jsonl"
 OUTPUTS = SHARED / "outputs" / "humaneval_models.jsonl"
 EXPECTED = {"pass": {"correct"}, "fail": {"incorrect", "no_answer"}, "timeout": {"grader_timeout"}}
-# Recorded with 3 s (correct: it needs longer); and a text as stored, whose last lines a stop sequence would have cut
-# (incorrect: wrong asserts of its own, an import of a package that is not here). docs/SANDBOX.md has one line on each.
+# Whether it passes here. Recorded with 3 s (passes: it needs longer); and a text as stored, whose last lines a stop sequence would have cut
+# (no pass: wrong asserts of its own, an import of a package that is not here). docs/SANDBOX.md has one line on each.
 DISAGREEMENTS = {
-    "gpt4_final_500c_long/HumanEval/129": "correct",
-    "codegen16B/HumanEval/0/85": "incorrect",
-    "codegen16B/HumanEval/96/55": "incorrect",
+    "gpt4_final_500c_long/HumanEval/129": True,
+    "codegen16B/HumanEval/0/85": False,
+    "codegen16B/HumanEval/96/55": False,
 }
 
 Row = Mapping[str, Any]
@@ -77,7 +77,7 @@ def test_replies_of_models_get_the_recorded_verdicts(problems: dict[str, Problem
     rows = rows_of(OUTPUTS)[::4] + [row for row in rows_of(OUTPUTS) if row["id"] in DISAGREEMENTS]
 
     differing = {
-        row["id"]: grade.verdict
+        row["id"]: grade.verdict == "correct"
         for row, grade in grade_all(rows, problems, HumanEval())
         if (grade.verdict == "correct") != row["recorded"]
     }
