@@ -24,8 +24,8 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 CASES = SHARED / "cases" / "humaneval.jsonl"
 OUTPUTS = SHARED / "outputs" / "humaneval_models.jsonl"
 EXPECTED = {"pass": {"correct"}, "fail": {"incorrect", "no_answer"}, "timeout": {"grader_timeout"}}
-# Whether it passes here. Recorded with 3 s (passes: it needs longer); and a text as stored, whose last lines a stop sequence would have cut
-# (no pass: wrong asserts of its own, an import of a package that is not here). docs/SANDBOX.md has one line on each.
+# Whether it passes here. Recorded with 3 s (passes: it needs longer); and texts as stored, whose last lines a stop
+# sequence would have cut (wrong asserts of its own, an import of a package that is not here). More: docs/SANDBOX.md.
 DISAGREEMENTS = {
     "gpt4_final_500c_long/HumanEval/129": True,
     "codegen16B/HumanEval/0/85": False,
