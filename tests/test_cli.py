@@ -246,6 +246,7 @@ class Interrupt:
         if name == MOMENT:
             os.kill(os.getpid(), signal.SIGINT)
 MOMENT = sys.argv.pop(1)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job inherits that it is ignored
 sys.meta_path.insert(0, Interrupt())
 from harness.cli import main
 main()
