@@ -17,12 +17,10 @@ def cpu_environment() -> dict[str, str]:
     """Environment variables to set before SGLang is imported, for it and for the processes that it starts.
 
     One thread: on small models the threads' waiting for each other costs far more than their work saves. Nor is
-    anything compiled: that would take minutes and a C++ compiler. SGLANG_NATIVE_MOVE_KV_CACHE moves accepted keys and
-    values by indexing.
+    anything compiled: that would take minutes and a C++ compiler.
     """
     environment = {
         "SGLANG_USE_CPU_ENGINE": "1",
-        "SGLANG_NATIVE_MOVE_KV_CACHE": "1",
         "OMP_NUM_THREADS": "1",
         "TORCHDYNAMO_DISABLE": "1",
     }

@@ -2,10 +2,11 @@
 
 Knows tensors only, nothing of SGLang. It holds what SGLang 0.5.23 calls on a CPU with an attention backend in torch:
 the bookkeeping of cache slots, the trees of built-in n-gram drafting, and the hash behind seeded draws. Every other
-name, in every submodule, is a function that raises when it is called, since SGLang imports many that it never calls.
+name, in some submodules too, is a function that raises when it is called: SGLang imports many that it never calls.
 Names, order of arguments and results are those that SGLang's callers expect; each result is written into an argument.
 """
 
+import ctypes
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -18,7 +19,25 @@ import torch
 from torch import Tensor
 
 LOW_32 = 0xFFFFFFFF
+LOW_64 = 0xFFFFFFFFFFFFFFFF
 NONE = -1
+# Whatever else SGLang asks for is not there, which it takes note of.
+SUBMODULES = (
+    "attention",
+    "elementwise",
+    "flash_attn",
+    "gemm",
+    "grammar",
+    "kvcacheio",
+    "mamba",
+    "memory",
+    "moe",
+    "quantization",
+    "sampling",
+    "speculative",
+    "top_k",
+    "utils",
+)
 
 
 def ranges(rows: Tensor, starts: Tensor, ends: Tensor) -> Iterator[tuple[int, int, int, int]]:
@@ -50,6 +69,20 @@ def fill_accept_out_cache_loc_cpu(accepted: Tensor, slots: Tensor, packed: Tenso
     """The slots of all accepted rows (-1: none), packed in order."""
     kept = slots[accepted[accepted >= 0].long()]
     packed[: kept.numel()] = kept
+
+
+def copy_all_layer_kv_cache_cpu(addresses: Tensor, strides: Tensor, targets: Tensor, sources: Tensor) -> None:
+    """In every buffer: row `target` = row `source`, all sources being read before any target is written.
+
+    Buffers come as addresses and bytes per row.
+    """
+    if not targets.numel():
+        return
+    rows = 1 + int(torch.cat((targets, sources)).max())
+    for address, stride in zip(addresses.tolist(), strides.tolist(), strict=True):
+        memory = (ctypes.c_uint8 * (rows * stride)).from_address(address & LOW_64)
+        buffer = torch.frombuffer(memory, dtype=torch.uint8).view(rows, stride)
+        buffer[targets.long()] = buffer[sources.long()]
 
 
 def reconstruct_indices_from_tree_mask(  # noqa: PLR0917 - the caller gives them by place
@@ -159,14 +192,15 @@ def __getattr__(name: str) -> Callable[..., NoReturn]:
 
 
 class Submodules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Every submodule that SGLang asks for is one whose names are those of this file."""
+    """Submodules whose names are those of this file."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """A module of ours for any name below this package."""
+        """A module of ours for the names below this package that are known."""
         del path, target
-        return importlib.util.spec_from_loader(fullname, self) if fullname.startswith(f"{__name__}.") else None
+        package, _, name = fullname.rpartition(".")
+        return importlib.util.spec_from_loader(fullname, self) if package == __name__ and name in SUBMODULES else None
 
     def exec_module(self, module: ModuleType) -> None:
         """Fill it: names that are not in it are looked up here."""
