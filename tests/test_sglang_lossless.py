@@ -15,7 +15,8 @@ DRAFTED = {
     "speculative_draft_model_path": str(MODELS / "aligned"),
     "speculative_num_steps": WINDOW,
     "chunked_prefill_size": 16,
-    "max_total_tokens": 800,
+    "max_total_tokens": 480,
+    "schedule_conservativeness": 0.1,
 }
 ARMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "chain": ({}, {}),
@@ -24,7 +25,7 @@ ARMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "tree": ({}, {"shape": "tree", "nodes": 12}),
 }
 GREEDY, AGAIN, SEEDED, MIXED, LOGGED, STOPPED, GRAMMAR, REFUSED = range(8)
-REFUSALS = {
+REFUSALS: dict[str, Any] = {
     "frequency_penalty": 0.5,
     "presence_penalty": 0.5,
     "repetition_penalty": 1.2,
@@ -52,7 +53,8 @@ def batches() -> list[list[Request]]:
     """What every engine is asked, one batch after the other on the same radix cache."""
     asked = prompts()
     numbered = list(enumerate(asked))
-    mixed = {"temperature": 0.9, "top_p": 0.95, "top_k": 20}
+    grammar: dict[str, Any] = {"regex": "[a-z ]{4,12}", "ignore_eos": False}
+    mixed: dict[str, Any] = {"temperature": 0.9, "top_p": 0.95, "top_k": 20}
     return [
         [request(prompt, 96) for prompt in asked],
         [request(prompt, 32) for prompt in asked],
@@ -60,7 +62,7 @@ def batches() -> list[list[Request]]:
         [request(prompt, 24, sampling_seed=n, **(mixed if n % 2 else {})) for n, prompt in numbered],
         [request(prompt, 16, temperature=n % 2, sampling_seed=n, return_logprob=True) for n, prompt in numbered[:6]],
         [request(prompt, 96, stop_token_ids=[ENDING]) for prompt in asked[:6]],
-        [request(prompt, 16, temperature=n % 2, sampling_seed=n, regex="[a-z ]{4,12}") for n, prompt in numbered[:6]],
+        [request(prompt, 16, temperature=n % 2, sampling_seed=n, **grammar) for n, prompt in numbered[:6]],
         *([request(asked[0], 4, temperature=1.0, **{name: value})] for name, value in REFUSALS.items()),
     ]
 
