@@ -50,7 +50,11 @@ def prompts() -> list[list[int]]:
 
 
 def batches() -> list[list[Request]]:
-    """What every engine is asked, one batch after the other on the same radix cache."""
+    """What every engine is asked, one batch after the other on the same radix cache.
+
+    SGLang's seeded draws from a whole law are others where a request with top-k is in the same forward, as greedy ones
+    count. So whole laws are asked for together, and the mixed batch has top-k throughout.
+    """
     asked = prompts()
     numbered = list(enumerate(asked))
     grammar: dict[str, Any] = {"regex": "[a-z ]{4,12}", "ignore_eos": False}
@@ -60,9 +64,9 @@ def batches() -> list[list[Request]]:
         [request(prompt, 32) for prompt in asked],
         [request(prompt, 32, temperature=1.0, sampling_seed=100 + n) for n, prompt in numbered],
         [request(prompt, 24, sampling_seed=n, **(mixed if n % 2 else {})) for n, prompt in numbered],
-        [request(prompt, 16, temperature=n % 2, sampling_seed=n, return_logprob=True) for n, prompt in numbered[:6]],
+        [request(prompt, 16, temperature=1.0, sampling_seed=n, return_logprob=True) for n, prompt in numbered[:6]],
         [request(prompt, 96, stop_token_ids=[ENDING]) for prompt in asked[:6]],
-        [request(prompt, 16, temperature=n % 2, sampling_seed=n, **grammar) for n, prompt in numbered[:6]],
+        [request(prompt, 16, temperature=1.0, sampling_seed=n, **grammar) for n, prompt in numbered[:6]],
         *([request(asked[0], 4, temperature=1.0, **{name: value})] for name, value in REFUSALS.items()),
     ]
 
