@@ -32,8 +32,8 @@ REFUSALS: dict[str, Any] = {
     "min_new_tokens": 3,
     "min_p": 0.1,
 }
-ENDING = 20
-"""A digit's token, more or less: what the stopped requests stop at."""
+ENDING = 16
+"""A token that answers to the problems hold: what the stopped requests stop at."""
 
 
 def prompts() -> list[list[int]]:
