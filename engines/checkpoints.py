@@ -112,15 +112,19 @@ def read_drafter_config(folder: Path) -> DrafterConfig:
         ValueError: the directory is a model, but not a drafter's.
     """
     config, raw = read_config(folder)
-    mask = raw.get("mask_token_id")
+    return read_drafter_settings(JsonObject(folder / CONFIG_FILE, raw), config.vocab_size)
+
+
+def read_drafter_settings(settings: JsonObject, vocab_size: int) -> DrafterConfig:
+    """The same from the contents of a config.json, wherever it came from."""
+    mask = settings.get("mask_token_id")
     if mask is None:
-        raise ValueError(f"{folder / CONFIG_FILE}: no mask_token_id; a diffusion drafter needs one")
-    if not is_whole(mask) or not 0 <= mask < config.vocab_size:
-        allowed = f"a whole number from 0 to {config.vocab_size - 1}"
-        raise ValueError(f"{folder / CONFIG_FILE}: mask_token_id {mask!r} is not allowed; allowed: {allowed}")
+        raise ValueError(f"{settings.path}: no mask_token_id; a diffusion drafter needs one")
+    if not is_whole(mask) or not 0 <= mask < vocab_size:
+        allowed = f"a whole number from 0 to {vocab_size - 1}"
+        raise ValueError(f"{settings.path}: mask_token_id {mask!r} is not allowed; allowed: {allowed}")
     # Dream and DiffuCoder, and DiffuLLaMA: made from causal models, they say nothing of shift and prefix.
-    stock = raw["model_type"] in ("Dream", "llama")
-    settings = JsonObject(folder / CONFIG_FILE, raw)
+    stock = settings.get("model_type") in ("Dream", "llama")
     prefix = settings.get("draft_prefix", "full" if stock else "causal")
     if prefix not in DRAFT_PREFIXES:
         raise settings.refuse("draft_prefix", ", ".join(DRAFT_PREFIXES))

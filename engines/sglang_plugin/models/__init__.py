@@ -1,0 +1,1 @@
+"""Drafter architectures that SGLang does not have."""

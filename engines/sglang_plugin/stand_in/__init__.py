@@ -1,0 +1,1 @@
+"""A folder for PYTHONPATH: what lies in it takes the place of packages that cannot be imported on this machine."""
