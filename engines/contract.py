@@ -1,6 +1,6 @@
 """What an engine is to Streak: requests in, completions with per-round times out; plain values only, no tensors.
 
-Knows no task and no study. The engine that is there: engines/reference.py.
+Knows no task and no study. The engines that are there: engines/reference.py and engines/sglang_engine.py.
 """
 
 import math
@@ -56,7 +56,10 @@ class Engine(Protocol):
         ...
 
     def stream(self, requests: Iterable[Request]) -> Iterator[Completion]:
-        """Completions as they finish; a request that fails is one with finish_reason `error`, not an exception."""
+        """Completions as they finish; a request that fails is one with finish_reason `error`, not an exception.
+
+        Raises OSError where the engine itself is lost, as a server that dies.
+        """
         ...
 
     def token_gap(self, request: Request, prefix: Sequence[int], first: int, second: int) -> float:
@@ -66,10 +69,10 @@ class Engine(Protocol):
         """
         ...
 
-    def bare_forwards(self, context: int, nodes: int) -> BareForwards:
+    def bare_forwards(self, context: int, nodes: int) -> BareForwards | None:
         """Time drafting, and verifying `nodes` drafted tokens (0: a plain step), after `context` tokens.
 
-        Raises ValueError, naming the limit, where they do not fit.
+        None where the engine cannot time them apart. Raises ValueError, naming the limit, where they do not fit.
         """
         ...
 

@@ -16,9 +16,10 @@ from typing import Any
 
 from engines.contract import BareForwards, Engine
 from engines.speculation import LARGEST_WINDOW
+from harness.arms import Arm
 from harness.generate import WARM_UP_PROBLEMS, OpenEngine, Progress, complete, engine_id, open_engine, open_named
 from harness.plan import plan_jobs
-from harness.study import Arm, Cell, Study
+from harness.study import Cell, Study
 from results.acceptance import Acceptance, acceptance
 from results.costs import break_even_tau, needed_tau, speed_limit
 from results.provenance import collect_provenance
@@ -56,7 +57,7 @@ class ArmResult:
     """What the bench found for an arm at one temperature.
 
     speeds:     its row of analysis.headline
-    bare:       None where it made no round, or where the baseline itself speculates
+    bare:       None where it made no round, where the baseline itself speculates, or the engine times no forwards
     Numbers that cannot be computed are NaN here and null in JSON.
     """
 
@@ -174,9 +175,10 @@ class Bench:
                 completion = complete(engine, job)
                 engine_seconds += completion.seconds
                 generations.append(job.generation(completion))
-                if len(completion.rounds) > 1:
-                    # Beside the request that they are held against: a machine's speed drifts within seconds.
-                    self._bare[job.cell.arm_id].append(time_bare(engine, completion))
+                # Beside the request that they are held against: a machine's speed drifts within seconds.
+                timed = time_bare(engine, completion) if len(completion.rounds) > 1 else None
+                if timed:
+                    self._bare[job.cell.arm_id].append(timed)
                 progress.note(job, generations[-1], engine_seconds)
         finally:
             progress.close()
@@ -225,14 +227,16 @@ class Bench:
 
 def is_plain_baseline(study: Study, cell: Cell, other: Cell) -> bool:
     """Whether a cell is the baseline of another one, and decodes plainly: a limit is over plain steps alone."""
-    return cell.arm.name == study.baseline and cell.arm.speculation is None and cell.temperature == other.temperature
+    return cell.arm.name == study.baseline and not cell.arm.drafts and cell.temperature == other.temperature
 
 
-def time_bare(engine: Engine, completion: Completion) -> Timed:
-    """Time the forwards of an answer's mean round."""
+def time_bare(engine: Engine, completion: Completion) -> Timed | None:
+    """Time the forwards of an answer's mean round, where the engine can."""
     context = round(fmean(contexts_of([completion])))
     nodes = round(fmean(each.drafted for each in completion.rounds[1:]))
     forwards = engine.bare_forwards(context, nodes)
+    if forwards is None:
+        return None
     return Timed(context=context, nodes=nodes, rounds=len(completion.rounds) - 1, forwards=forwards)
 
 
@@ -284,13 +288,14 @@ def contexts_of(answers: Iterable[Completion]) -> Iterable[int]:
 
 def window_of(arm: Arm, answers: Iterable[Completion]) -> int:
     """Places of the arm's drafts; where the engine chooses them, as many as it ever used."""
-    if arm.speculation is None:
+    if not arm.drafts:
         return 0
-    if isinstance(arm.speculation.window, int):
+    if arm.speculation and isinstance(arm.speculation.window, int):
         return arm.speculation.window
     rounds = [each for answer in answers for each in answer.rounds[1:]]
     # Nodes of a chain are its places; how deep a tree went is known only as far as it was accepted.
-    deepest = max((each.drafted if arm.speculation.shape == "chain" else each.accepted for each in rounds), default=0)
+    is_chain = arm.speculation is not None and arm.speculation.shape == "chain"
+    deepest = max((each.drafted if is_chain else each.accepted for each in rounds), default=0)
     return min(deepest, LARGEST_WINDOW)
 
 

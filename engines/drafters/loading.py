@@ -49,7 +49,7 @@ def open_one(folder: Path, speculation: Speculation, host: Host) -> Drafter:
     """One model as a drafter."""
     shape, _ = read_config(folder)
     if not speculation.cross_tokenizer:
-        refuse_other_tokens(folder, shape.vocab_size, host)
+        refuse_other_tokens(folder, shape.vocab_size, host.folder, host.vocab_size)
     if shape.max_position_embeddings < host.context:
         raise ValueError(
             f"{folder}: the drafter's context of {shape.max_position_embeddings} tokens is shorter than the "
@@ -74,16 +74,16 @@ def open_one(folder: Path, speculation: Speculation, host: Host) -> Drafter:
     )
 
 
-def refuse_other_tokens(folder: Path, vocab_size: int, host: Host) -> None:
+def refuse_other_tokens(folder: Path, vocab_size: int, target: Path, target_vocab_size: int) -> None:
     """Raise ValueError where the drafter's tokens are not the target's; special ones may differ."""
     remedy = "they must be the same, or the arm needs cross_tokenizer = true"
-    if vocab_size != host.vocab_size:
+    if vocab_size != target_vocab_size:
         raise ValueError(
-            f"{folder}: the drafter's vocabulary has {vocab_size} entries, that of the target {host.folder} has "
-            f"{host.vocab_size}; {remedy}"
+            f"{folder}: the drafter's vocabulary has {vocab_size} entries, that of the target {target} has "
+            f"{target_vocab_size}; {remedy}"
         )
-    if (folder / TOKENIZER_FILE).is_file() and words(folder) != words(host.folder):
-        raise ValueError(f"{folder}: the drafter's tokens are not those of the target {host.folder}; {remedy}")
+    if (folder / TOKENIZER_FILE).is_file() and words(folder) != words(target):
+        raise ValueError(f"{folder}: the drafter's tokens are not those of the target {target}; {remedy}")
 
 
 def words(folder: Path) -> object:

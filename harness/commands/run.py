@@ -5,9 +5,9 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from harness.commands.exits import INTERRUPTED, RUNS, plain_errors, refuse_file
+from harness.commands.exits import BAD_INPUT, INTERRUPTED, RUNS, one_line, plain_errors, refuse_file
 from harness.commands.grade import grade_and_report
-from harness.generate import Session, SessionResult
+from harness.generate import Session, SessionResult, parts
 from harness.grade import Graded, Grader, headline_policy
 from harness.progress import SessionProgress
 from harness.report import Report
@@ -31,11 +31,15 @@ def run_study(study: Study, folder: Path, *, again: str) -> tuple[list[Problem],
         with plain_errors():
             task = study.build_task()
             problems = list(task.problems())
-        generate(study, task, problems, folder)
+        for part in parts(study):
+            generate(part, task, problems, folder)
         return problems, *grade_and_report(study, task, problems, folder)
     except KeyboardInterrupt:
         typer.echo(f"streak: interrupted; what is finished lies in {folder}; go on with: {again}", err=True)
         raise typer.Exit(INTERRUPTED) from None
+    except ConnectionError as error:
+        typer.echo(f"streak: {one_line(error)}; what is finished lies in {folder}; go on with: {again}", err=True)
+        raise typer.Exit(BAD_INPUT) from None
 
 
 def generate(study: Study, task: Task, problems: list[Problem], folder: Path) -> None:
