@@ -21,7 +21,7 @@ from engines.chat import ChatTokenizer
 from engines.checkpoints import model_digest
 from engines.contract import BareForwards, NumberFormat, Request, WarmUp
 from engines.sampling import Sampling, require
-from engines.serving.arguments import Device, ServerArm, Value, refusal_of
+from engines.serving.arguments import ServerArm, Value, device_of, refusal_of
 from engines.serving.client import Client, RefusedError
 from engines.serving.directories import ModelFiles, check_drafter, find_model
 from engines.serving.flight import LOST, Flight, Lane, sampling_params
@@ -70,18 +70,19 @@ class SglangEngine:
         if speculation and speculation.drafters:
             self.drafter = find_model(speculation.drafters[0])
             check_drafter(self.drafter, self.model, speculation, context)
+        device, more = device_of(server or {})
         self.arm = ServerArm(
             model=self.model.name,
             drafter=self.drafter.name if self.drafter else None,
             speculation=speculation,
             number_format=number_format,
-            device=device_here(),
+            device=device,
             threads=threads,
             concurrency=concurrency,
             context=context,
             limited=max_context is not None,
             seeds=seeds,
-            more=server or {},
+            more=more,
         )
         self.process: ServerProcess | None = None
         self.client = Client(url) if url else self._start(log, port or free_port())
@@ -234,13 +235,6 @@ def fly(flight: Flight, landed: "queue.SimpleQueue[tuple[str, Completion | Excep
         landed.put((flight.rid, flight.fly()))
     except Exception as error:  # noqa: BLE001 (raised again where the stream is drawn)
         landed.put((flight.rid, error))
-
-
-def device_here() -> Device:
-    """`cuda` where torch sees a GPU."""
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def digest(model: ModelFiles) -> str:

@@ -48,11 +48,16 @@ Section = Annotated[
 
 
 @app.command()
-def run(study: StudyPath, out: OutPath = RUNS, source: SourcePath = None) -> None:
+def run(
+    study: StudyPath,
+    out: OutPath = RUNS,
+    source: SourcePath = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what each arm would be; fetch nothing.")] = False,
+) -> None:
     """Generate what is missing of a study, then grade and draw it."""
     from harness.commands import run as command
 
-    command.run(study, out, source)
+    command.run(study, out, source, dry_run=dry_run)
 
 
 @app.command()

@@ -7,7 +7,7 @@ underscores. What a study writes under [engine.server] and [arm.NAME.server] is 
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from engines.contract import NumberFormat
 from engines.sampling import Sampling, require
@@ -17,18 +17,19 @@ from engines.sglang_plugin.settings import RULES as PLUGIN_RULES
 from engines.speculation import AUTO, Speculation
 
 Device = Literal["cpu", "cuda"]
+DEVICES: tuple[Device, ...] = get_args(Device)
 Value = str | int | float | bool
 ALGORITHM, DRAFTER = "speculative_algorithm", "speculative_draft_model_path"
 GPU_ONLY = ("STANDALONE", "EAGLE", "EAGLE3", "DFLASH", "DSPARK", "UNO", "FROZEN_KV_MTP")
 """Algorithms of SGLang's own that its CPU engine cannot run: no tree attention for their drafters there."""
-OURS = ("model_path", "host", "port", "incremental_streaming_output", "device")
+OURS = ("model_path", "host", "port", "incremental_streaming_output")
 """Arguments that a study cannot set: the engine would lose its server, or the sense of its answers."""
-CPU_POOL_SPARE_TOKENS = 64
+SPARE_TOKENS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerArm:
-    """What one server serves.
+    """What one server serves; its fields are an arm's settings, with models located and the device known.
 
     model, drafter:  directories, or names on a hub; a drafter may also be named by a server argument in `more`
     context:         tokens of prompt and answer; `limited` if that is less than the model's own
@@ -64,6 +65,12 @@ class ServerArm:
             named = self.more.get(ALGORITHM)
             return None if named is None else str(named).upper()
         return {"diffusion": NAME, "autoregressive": "STANDALONE", "ngram": "NGRAM"}[self.speculation.drafting]
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that a cache needs for all requests at once, with twice a round's nodes, which are reserved."""
+        nodes = self.speculation.most_nodes if self.speculation else 0
+        return self.concurrency * (self.context + 2 * (nodes + 1)) + SPARE_TOKENS
 
     @property
     def environment(self) -> dict[str, str]:
@@ -117,14 +124,11 @@ class ServerArm:
     def _device_arguments(self) -> dict[str, Value]:
         if self.device == "cuda":
             return {}
-        # Room for every request's context, and twice for the nodes of a round: the scheduler reserves that much.
-        nodes = self.speculation.most_nodes if self.speculation else 0
-        pool = self.concurrency * (self.context + 2 * (nodes + 1)) + CPU_POOL_SPARE_TOKENS
         return {
             "attention_backend": ATTENTION,
             "sampling_backend": "pytorch",
             "disable_cuda_graph": True,
-            "max_total_tokens": pool,
+            "max_total_tokens": self.tokens,
             "sleep_on_idle": True,  # servers of other arms would take the core from the one that works
         }
 
@@ -132,6 +136,22 @@ class ServerArm:
     def command_line(self) -> list[str]:
         """The arguments as SGLang's launcher takes them; a flag that is false is left out."""
         return list(flags(self.arguments))
+
+
+def device_of(server: Mapping[str, Value]) -> tuple[Device, dict[str, Value]]:
+    """The device that a study's server arguments name, else `cuda` where torch sees a GPU, and the other arguments.
+
+    Raises ValueError for another device.
+    """
+    more = dict(server)
+    named = more.pop("device", None)
+    for device in DEVICES:
+        if named == device:
+            return device, more
+    require(named is None, "server argument 'device'", named, ", ".join(DEVICES))
+    import torch
+
+    return ("cuda" if torch.cuda.is_available() else "cpu"), more
 
 
 def flags(arguments: Mapping[str, Value]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from harness.commands.exits import BAD_INPUT, INTERRUPTED, RUNS, one_line, plain_errors, refuse_file
 from harness.commands.grade import grade_and_report
+from harness.dry_run import dry_lines
 from harness.generate import Session, SessionResult, parts
 from harness.grade import Graded, Grader, headline_policy
 from harness.progress import SessionProgress
@@ -15,10 +16,14 @@ from harness.study import Study, read_study
 from tasks.contract import Problem, Task
 
 
-def run(study_path: Path, out: Path, source: Path | None) -> None:
-    """Run a study into its folder below `out`; what is there already is kept."""
+def run(study_path: Path, out: Path, source: Path | None, *, dry_run: bool) -> None:
+    """Run a study into its folder below `out`; what is there already is kept. A dry run only says what it would do."""
     with plain_errors():
         study = read_study(study_path, source)
+        if dry_run:
+            for line in dry_lines(study):
+                typer.echo(line)
+            return
         refuse_file("--out", out / study.name)
     where = "" if out == RUNS else f" --out {out}"
     where += f" --source {source}" if source else ""
