@@ -10,7 +10,7 @@ import queue
 import sys
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -25,7 +25,7 @@ from engines.serving.arguments import ServerArm, Value, device_of, refusal_of
 from engines.serving.client import Client, RefusedError
 from engines.serving.directories import ModelFiles, check_drafter, find_model
 from engines.serving.flight import LOST, Flight, Lane, sampling_params
-from engines.serving.process import LOOPBACK, ServerProcess, free_port, wait_until
+from engines.serving.process import LOOPBACK, ServerProcess, free_port, refuse_used_port, wait_until
 from engines.serving.resolved import check_server, resolved
 from engines.speculation import Speculation
 from engines.warming import warm_up
@@ -99,6 +99,7 @@ class SglangEngine:
                 "engine 'sglang': the package sglang is not installed here; run: pip install -e '.[sglang]', or give "
                 "the arm the url of a running server"
             )
+        refuse_used_port(LOOPBACK, port)
         command = [sys.executable, "-m", "sglang.launch_server", *self.arm.command_line]
         command += ["--host", LOOPBACK, "--port", str(port)]
         log = log or Path(mkdtemp(prefix="streak-")) / "server.log"
@@ -132,7 +133,7 @@ class SglangEngine:
             incremental=bool(self.info.get("incremental_streaming_output")),
         )
 
-    def stream(self, requests: Iterable[Request]) -> Iterator[Completion]:
+    def stream(self, requests: Iterable[Request]) -> Generator[Completion, None, None]:
         """Completions as they end, from an empty prefix cache; up to `concurrency` requests are under way at once.
 
         Raises OSError where the server is lost: what had been under way is lost with it.

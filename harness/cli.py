@@ -128,6 +128,33 @@ def audit(
     command.audit(study, problems, source)
 
 
+@app.command()
+def doctor(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Engines, devices, arms, tasks, models, or studies.")
+    ] = None,
+) -> None:
+    """Say what can run here and what is missing; exit code 1 if what is named cannot run."""
+    from harness.commands import doctor as command
+
+    command.doctor(names or [])
+
+
+@app.command()
+def serve(
+    study: Annotated[Path | None, typer.Argument(metavar="[STUDY]", help="A study; default: the bundled one.")] = None,
+    *,
+    arm: Annotated[str | None, typer.Option(metavar="NAME", help="One of its arms; default: the last one.")] = None,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the loopback.")] = 30000,
+    concurrency: Annotated[int, typer.Option(min=1, help="Requests at once.")] = 8,
+    log: Annotated[Path | None, typer.Option(metavar="FILE", help="The server's output; default: a new one.")] = None,
+) -> None:
+    """Start a SGLang server for an arm of a study, on a GPU or the CPU, until Ctrl-C."""
+    from harness.commands import serve as command
+
+    command.serve(study, arm, port, concurrency, log)
+
+
 @app.command("list")
 def list_command(section: Section = None) -> None:
     """List what a study may name."""

@@ -1,6 +1,6 @@
 """`streak run --dry-run`: what a study would do, arm by arm: models, resolved arguments, memory.
 
-Fetches and opens nothing. Knows a study and how engines are started; the shapes of models are engines/serving/memory.py's.
+Fetches and opens nothing. Knows a study and how engines are started; shapes of models are engines/serving/memory.py's.
 """
 
 from collections.abc import Iterator

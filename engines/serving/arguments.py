@@ -14,12 +14,13 @@ from engines.sampling import Sampling, require
 from engines.sglang_plugin.cpu import cpu_environment
 from engines.sglang_plugin.settings import ATTENTION, NAME, SETTINGS_VARIABLE
 from engines.sglang_plugin.settings import RULES as PLUGIN_RULES
-from engines.speculation import AUTO, Speculation
+from engines.speculation import AUTO, Drafting, Speculation
 
 Device = Literal["cpu", "cuda"]
 DEVICES: tuple[Device, ...] = get_args(Device)
 Value = str | int | float | bool
 ALGORITHM, DRAFTER = "speculative_algorithm", "speculative_draft_model_path"
+ALGORITHMS: Mapping[Drafting, str] = {"diffusion": NAME, "autoregressive": "STANDALONE", "ngram": "NGRAM"}
 GPU_ONLY = ("STANDALONE", "EAGLE", "EAGLE3", "DFLASH", "DSPARK", "UNO", "FROZEN_KV_MTP")
 """Algorithms of SGLang's own that its CPU engine cannot run: no tree attention for their drafters there."""
 OURS = ("model_path", "host", "port", "incremental_streaming_output")
@@ -64,7 +65,7 @@ class ServerArm:
         if self.speculation is None:
             named = self.more.get(ALGORITHM)
             return None if named is None else str(named).upper()
-        return {"diffusion": NAME, "autoregressive": "STANDALONE", "ngram": "NGRAM"}[self.speculation.drafting]
+        return ALGORITHMS[self.speculation.drafting]
 
     @property
     def tokens(self) -> int:
