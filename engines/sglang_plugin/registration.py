@@ -10,6 +10,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
+from engines.sglang_plugin.requests import refuse_inexact
 from engines.sglang_plugin.settings import NAME
 
 TESTED_VERSION = "0.5.23"
@@ -87,6 +88,7 @@ def register_hooks() -> None:
     """Functions of SGLang that are extended, or on a CPU replaced by torch, by SGLang's own means."""
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
+    HookRegistry.register(VALIDATION, refuse_inexact, HookType.BEFORE)
     if os.environ.get("SGLANG_USE_CPU_ENGINE") == "1":
         for name, function in CPU_FUNCTIONS.items():
             HookRegistry.register(name, function, HookType.REPLACE)
@@ -101,6 +103,7 @@ def already_invariant(*_arguments: object, **_options: object) -> None:
     """Torch on one CPU thread needs no kernels whose results do not depend on the batch; SGLang's are CUDA's."""
 
 
+VALIDATION = "sglang.srt.managers.tokenizer_manager.TokenizerManager._validate_one_request"
 CPU_FUNCTIONS = {
     "sglang.srt.managers.overlap_utils.gather_spec_extras": relayed,
     "sglang.srt.batch_invariant_ops.enable_batch_invariant_mode": already_invariant,

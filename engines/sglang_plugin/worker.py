@@ -27,7 +27,6 @@ from torch import Tensor
 
 from engines.sglang_plugin.acceptance import Verdict, draw, select_draft, walk
 from engines.sglang_plugin.drafter import Drafter
-from engines.sglang_plugin.penalties import adjust
 from engines.sglang_plugin.ranks import as_on_first_rank
 from engines.sglang_plugin.settings import read_arm
 from engines.sglang_plugin.state import carried, forward_input
@@ -167,7 +166,6 @@ class SpecDiff2Worker(BaseSpecWorker):  # type: ignore[misc]
     ) -> tuple[Verdict, Tensor]:
         """What is kept, and the target's draws [B, R] at every row; `logits` [B * R, V] are adjusted in place."""
         info, (size, count) = batch.sampling_info, tokens.shape
-        adjust(logits, info, count)
         if batch.has_grammar:
             tree = GrammarTree.from_device(*(each.contiguous() for each in links(rows, size)), tokens)
             mask = build_grammar_vocab_mask(

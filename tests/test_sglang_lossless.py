@@ -1,0 +1,141 @@
+"""SPECDIFF2 on SGLang's CPU engine against SGLang without speculation: the same tokens, whatever drafts and pool."""
+
+import random
+from typing import Any, NamedTuple
+
+import pytest
+
+from sglang_runs import MODELS, Answer, Request, needs_sglang, request, run
+
+pytestmark = needs_sglang
+WINDOW = 8
+TARGET = {"model_path": str(MODELS / "verifier"), "enable_deterministic_inference": True}
+DRAFTED = {
+    "speculative_algorithm": "SPECDIFF2",
+    "speculative_draft_model_path": str(MODELS / "aligned"),
+    "speculative_num_steps": WINDOW,
+    "chunked_prefill_size": 16,
+    "max_total_tokens": 800,
+}
+ARMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "chain": ({}, {}),
+    "iid, walk": ({"speculative_eagle_topk": 4}, {"shape": "iid"}),
+    "iid, paper": ({"speculative_eagle_topk": 4}, {"shape": "iid", "rule": "paper"}),
+    "tree": ({}, {"shape": "tree", "nodes": 20}),
+}
+GREEDY, AGAIN, SEEDED, MIXED, LOGGED, STOPPED, GRAMMAR, REFUSED = range(8)
+REFUSALS = {
+    "frequency_penalty": 0.5,
+    "presence_penalty": 0.5,
+    "repetition_penalty": 1.2,
+    "min_new_tokens": 3,
+    "min_p": 0.1,
+}
+ENDING = 20
+"""A digit's token, more or less: what the stopped requests stop at."""
+
+
+def prompts() -> list[list[int]]:
+    """12 problems of the models' own world, and 12 that begin alike and then go on at random (seed 5)."""
+    from engines.chat import ChatTokenizer
+    from tasks.arithmetic import Arithmetic
+
+    chat = ChatTokenizer(MODELS / "verifier")
+    problems = list(Arithmetic().problems())[:12]
+    rng = random.Random(5)
+    shared = [rng.randrange(5, 500) for _ in range(20)]
+    others = [shared + [rng.randrange(5, 500) for _ in range(rng.randrange(1, 8))] for _ in range(12)]
+    return [chat.prompt_ids(problem.messages) for problem in problems] + others
+
+
+def batches() -> list[list[Request]]:
+    """What every engine is asked, one batch after the other on the same radix cache."""
+    asked = prompts()
+    numbered = list(enumerate(asked))
+    mixed = {"temperature": 0.9, "top_p": 0.95, "top_k": 20}
+    return [
+        [request(prompt, 96) for prompt in asked],
+        [request(prompt, 96) for prompt in asked],
+        [request(prompt, 32, temperature=1.0, sampling_seed=100 + n) for n, prompt in numbered],
+        [request(prompt, 24, sampling_seed=n, **(mixed if n % 2 else {})) for n, prompt in numbered],
+        [request(prompt, 16, temperature=n % 2, sampling_seed=n, return_logprob=True) for n, prompt in numbered[:6]],
+        [request(prompt, 96, stop_token_ids=[ENDING]) for prompt in asked[:6]],
+        [request(prompt, 16, temperature=n % 2, sampling_seed=n, regex="[a-z ]{4,12}") for n, prompt in numbered[:6]],
+        *([request(asked[0], 4, temperature=1.0, **{name: value})] for name, value in REFUSALS.items()),
+    ]
+
+
+@pytest.fixture(scope="module")
+def vanilla(tmp_path_factory: pytest.TempPathFactory) -> list[list[Answer]]:
+    """SGLang without speculation."""
+    return run(tmp_path_factory.mktemp("vanilla"), TARGET, batches()[:REFUSED])
+
+
+class Drafted(NamedTuple):
+    """An arm and its answers."""
+
+    name: str
+    answers: list[list[Answer]]
+
+
+@pytest.fixture(scope="module", params=ARMS)
+def arm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Drafted:
+    """The same requests with SPECDIFF2: a pool that is too small for them, chunks of 16, overlapping rounds."""
+    engine, further = ARMS[request.param]
+    folder = tmp_path_factory.mktemp("arm")
+    return Drafted(request.param, run(folder, TARGET | DRAFTED | engine, batches(), further=further))
+
+
+def ids(answers: list[Answer]) -> list[list[int]]:
+    return [answer.ids for answer in answers]
+
+
+@pytest.mark.parametrize("batch", [GREEDY, AGAIN], ids=["cold", "from the radix cache"])
+def test_greedy_texts_are_those_without_speculation(arm: Drafted, vanilla: list[list[Answer]], batch: int) -> None:
+    assert ids(arm.answers[batch]) == ids(vanilla[batch])
+
+
+@pytest.mark.parametrize("batch", [SEEDED, MIXED], ids=["whole law", "top-k and top-p, beside greedy ones"])
+def test_seeded_texts_are_those_without_speculation(arm: Drafted, vanilla: list[list[Answer]], batch: int) -> None:
+    assert ids(arm.answers[batch]) == ids(vanilla[batch])
+
+
+def test_every_text_is_as_long_as_was_asked(vanilla: list[list[Answer]]) -> None:
+    assert [len(answer.ids) for answer in vanilla[GREEDY]] == [96] * 24
+
+
+def test_logprobs_are_those_without_speculation(arm: Drafted, vanilla: list[list[Answer]]) -> None:
+    expected = [answer.logprobs for answer in vanilla[LOGGED]]
+
+    found = [answer.logprobs for answer in arm.answers[LOGGED]]
+
+    assert [pytest.approx(each, abs=1e-4) for each in expected] == found
+
+
+def test_a_stop_token_cuts_a_round_where_it_stands(arm: Drafted, vanilla: list[list[Answer]]) -> None:
+    assert [(a.ids, a.finish) for a in arm.answers[STOPPED]] == [(a.ids, a.finish) for a in vanilla[STOPPED]]
+    assert "stop" in {answer.finish for answer in vanilla[STOPPED]}
+
+
+def test_a_grammar_binds_drafts_as_it_binds_tokens(arm: Drafted, vanilla: list[list[Answer]]) -> None:
+    assert ids(arm.answers[GRAMMAR]) == ids(vanilla[GRAMMAR])
+
+
+def test_the_pool_was_too_small_and_the_radix_cache_was_hit(arm: Drafted) -> None:
+    retractions = sum(answer.retractions for answer in arm.answers[GREEDY])
+    cached = sum(answer.cached for answer in arm.answers[AGAIN])
+
+    assert (retractions > 0, cached > 0) == (True, True)
+
+
+def test_drafts_were_kept_and_drafts_were_rejected(arm: Drafted) -> None:
+    tokens = sum(len(answer.ids) - 1 for answer in arm.answers[GREEDY])
+    rounds = sum(answer.rounds for answer in arm.answers[GREEDY])
+
+    assert 1.2 < tokens / rounds < WINDOW
+
+
+def test_what_cannot_be_exact_is_refused_by_name(arm: Drafted) -> None:
+    errors = [answers[0].error for answers in arm.answers[REFUSED:]]
+
+    assert [error.split(" = ")[0] for error in errors] == list(REFUSALS)
