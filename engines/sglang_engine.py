@@ -11,7 +11,6 @@ import sys
 import threading
 import uuid
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from tempfile import mkdtemp
@@ -25,6 +24,7 @@ from engines.serving.arguments import ServerArm, Value, device_of, refusal_of
 from engines.serving.client import Client, RefusedError
 from engines.serving.directories import ModelFiles, check_drafter, find_model
 from engines.serving.flight import LOST, Flight, Lane, sampling_params
+from engines.serving.presence import missing_server
 from engines.serving.process import LOOPBACK, ServerProcess, free_port, refuse_used_port, wait_until
 from engines.serving.resolved import check_server, resolved
 from engines.speculation import Speculation
@@ -94,11 +94,9 @@ class SglangEngine:
 
     def _start(self, log: Path | None, port: int) -> Client:
         """A server of our own, up. It goes again where it does not come up."""
-        if find_spec("sglang") is None:
-            raise FileNotFoundError(
-                "engine 'sglang': the package sglang is not installed here; run: pip install -e '.[sglang]', or give "
-                "the arm the url of a running server"
-            )
+        missing = missing_server()
+        if missing:
+            raise FileNotFoundError(f"engine 'sglang': {missing}")
         refuse_used_port(LOOPBACK, port)
         command = [sys.executable, "-m", "sglang.launch_server", *self.arm.command_line]
         command += ["--host", LOOPBACK, "--port", str(port)]

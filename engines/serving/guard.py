@@ -18,7 +18,9 @@ from contextlib import suppress
 from pathlib import Path
 
 PATIENCE_SECONDS = 10.0
-"""For which processes may end by themselves after SIGTERM."""
+"""For which a server may take to end by itself after SIGTERM."""
+CHILDREN_SECONDS = 2.0
+"""The same for children that it left behind."""
 STEP_SECONDS = 0.05
 
 
@@ -44,13 +46,19 @@ def stop(session: int) -> None:
 
     Its leader is asked first, who may have an order of its own: children that go before it would look like a crash.
     """
-    with suppress(ProcessLookupError):
-        os.kill(session, signal.SIGTERM)
-    if not holds(lambda: not members(session), PATIENCE_SECONDS):
-        for pid in members(session):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        holds(lambda: not members(session), PATIENCE_SECONDS)
+    send([session], signal.SIGTERM)
+    holds(lambda: session not in members(session), PATIENCE_SECONDS)
+    send(members(session), signal.SIGTERM)
+    holds(lambda: not members(session), CHILDREN_SECONDS)
+    send(members(session), signal.SIGKILL)
+    holds(lambda: not members(session), PATIENCE_SECONDS)
+
+
+def send(pids: list[int], number: signal.Signals) -> None:
+    """Signal processes; one that is gone by then is fine."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def members(session: int) -> list[int]:

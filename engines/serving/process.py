@@ -60,6 +60,11 @@ class ServerProcess:
             )
 
     @property
+    def pid(self) -> int:
+        """Of the process that guards it, whose one child is the server."""
+        return self._guard.pid
+
+    @property
     def exit_code(self) -> int | None:
         """None while it runs."""
         return self._guard.poll()
