@@ -94,6 +94,9 @@ def bench(
     json_file: JsonPath = None,
     context: Annotated[str | None, typer.Option(metavar="LIST", help="Drafters alone, against the context.")] = None,
     window: Annotated[str | None, typer.Option(metavar="LIST", help="Drafters alone, against the window.")] = None,
+    concurrency: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Tokens/s at so many requests at once.")
+    ] = None,
 ) -> None:
     """Time a study's arms side by side: speed-up, tau, where a round's time goes; keeps no run."""
     from harness.commands import bench as command
@@ -106,6 +109,7 @@ def bench(
         json_file=json_file,
         contexts=context,
         windows=window,
+        concurrency=concurrency,
     )
 
 

@@ -11,9 +11,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from engines.speculation import LARGEST_WINDOW
 from harness.bench import BENCH_STUDY, ArmResult, Bench, at_temperature
-from harness.commands.bench_tables import alpha_table, latency_table, needed_table, rounds_table, speed_table
+from harness.commands.bench_tables import (
+    alpha_table,
+    latency_table,
+    needed_table,
+    rounds_table,
+    speed_table,
+    throughput_table,
+)
 from harness.commands.exits import INTERRUPTED, plain_errors
 from harness.commands.json_file import check_writable, write_json
+from harness.concurrency import Throughput, throughputs
 from harness.drafter_latency import latencies
 from harness.plan import Job
 from harness.study import Study, read_study
@@ -22,6 +30,7 @@ from results.records import Generation
 
 WIDTH = 100
 LARGEST_CONTEXT = 10_000_000
+LARGEST_CONCURRENCY = 4096
 
 
 def bench(
@@ -33,6 +42,7 @@ def bench(
     json_file: Path | None,
     contexts: str | None,
     windows: str | None,
+    concurrency: str | None,
 ) -> None:
     """Measure, print, and write the JSON file if one is named; nothing else is written."""
     with plain_errors():
@@ -40,12 +50,15 @@ def bench(
             check_writable("--json", json_file)
         at_contexts = whole_numbers("--context", contexts, LARGEST_CONTEXT)
         at_windows = whole_numbers("--window", windows, LARGEST_WINDOW)
+        at_levels = whole_numbers("--concurrency", concurrency, LARGEST_CONCURRENCY)
         study = read_study(study_path or BENCH_STUDY, source)
         if temperature is not None:
             study = at_temperature(study, temperature)
     console = Console(width=None if sys.stdout.isatty() else WIDTH, markup=False, highlight=False)
     try:
-        if at_contexts or at_windows:
+        if at_levels:
+            found = bench_levels(study, problems, at_levels, console)
+        elif at_contexts or at_windows:
             found = bench_drafters(study, at_contexts, at_windows, console)
         else:
             found = bench_arms(study, problems, console)
@@ -75,6 +88,23 @@ def bench_arms(study: Study, most_problems: int | None, console: Console) -> dic
         if failed:
             typer.echo(f"{len(failed)} requests failed and count in no number, the first: {failed[0]}", err=True)
         return measured.to_json(results)
+
+
+def bench_levels(study: Study, most_problems: int | None, levels: Sequence[int], console: Console) -> dict[str, Any]:
+    """Every arm at several concurrencies: one table, and a line for each as it is measured."""
+    measured: list[Throughput] = []
+    with plain_errors():
+        problems = list(study.build_task().problems())[:most_problems]
+        typer.echo(f"{study.title}: {len(problems)} problems at concurrency {', '.join(map(str, levels))}")
+        for each in throughputs(study, problems, levels):
+            measured.append(each)
+            failed = f", {each.failed} failed" if each.failed else ""
+            place = f"{each.arm} T={each.temperature:g}, {each.concurrency}"
+            typer.echo(f"  {place}: {each.tokens_per_second:.1f} tokens/s{failed}")
+    console.print()
+    console.print(throughput_table(measured))
+    facts = {"study": study.to_json()}
+    return {"throughput": [each.to_json() for each in measured], "provenance": collect_provenance(facts)}
 
 
 def show(study: Study, results: Sequence[ArmResult], console: Console) -> None:
