@@ -15,6 +15,10 @@ NumberFormat = Literal["float32", "bfloat16"]
 NUMBER_FORMATS: tuple[NumberFormat, ...] = get_args(NumberFormat)
 
 
+class EngineError(OSError):
+    """The engine itself cannot go on, as where its server dies; no request is to blame."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One chat to continue until it stops or its wall-clock budget is spent (clock `service`: prefill counts)."""
@@ -58,7 +62,7 @@ class Engine(Protocol):
     def stream(self, requests: Iterable[Request]) -> Iterator[Completion]:
         """Completions as they finish; a request that fails is one with finish_reason `error`, not an exception.
 
-        Raises OSError where the engine itself is lost, as a server that dies.
+        Raises EngineError where the engine itself cannot go on; what was under way is lost.
         """
         ...
 

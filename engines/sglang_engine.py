@@ -18,7 +18,7 @@ from typing import Any
 
 from engines.chat import ChatTokenizer
 from engines.checkpoints import model_digest
-from engines.contract import BareForwards, NumberFormat, Request, WarmUp
+from engines.contract import BareForwards, EngineError, NumberFormat, Request, WarmUp
 from engines.sampling import Sampling, require
 from engines.serving.arguments import ServerArm, Value, device_of, refusal_of
 from engines.serving.client import Client, RefusedError
@@ -134,7 +134,7 @@ class SglangEngine:
     def stream(self, requests: Iterable[Request]) -> Generator[Completion, None, None]:
         """Completions as they end, from an empty prefix cache; up to `concurrency` requests are under way at once.
 
-        Raises OSError where the server is lost: what had been under way is lost with it.
+        Raises EngineError where the server is lost: what had been under way is lost with it.
         """
         self.flush()
         waiting, flying = iter(requests), dict[str, Flight]()
@@ -149,30 +149,32 @@ class SglangEngine:
                     return
                 rid, outcome = landed.get()
                 del flying[rid]
-                if isinstance(outcome, Exception):
+                if isinstance(outcome, LOST):
                     raise self._loss(outcome) from None
+                if isinstance(outcome, Exception):
+                    raise outcome
                 yield outcome
         finally:
             for flight in flying.values():
                 flight.leave()
 
     def flush(self) -> None:
-        """Empty the prefix cache. Raises OSError where the server cannot, as while others use it."""
+        """Empty the prefix cache. Raises EngineError where the server cannot, as while others use it."""
         try:
             refusal = self.client.flush(FLUSH_SECONDS)
         except LOST as error:
             raise self._loss(error) from None
         if refusal:
-            raise OSError(f"{self.client.url}: the prefix cache cannot be emptied: {refusal}")
+            raise EngineError(f"{self.client.url}: the prefix cache cannot be emptied: {refusal}")
 
-    def _loss(self, error: Exception) -> OSError:
+    def _loss(self, error: Exception) -> EngineError:
         """What became of the server, as far as it can be told."""
         place = f"{self.client.url}: the server is lost ({type(error).__name__})"
         if self.process is None:
-            return ConnectionError(place)
+            return EngineError(place)
         code = self.process.wait(DEATH_SECONDS)
         end = "it still runs, but broke a connection off" if code is None else f"it ended with code {code}"
-        return ConnectionError(f"{place}; {end}: {self.process.reason()} (log: {self.process.log})")
+        return EngineError(f"{place}; {end}: {self.process.reason()} (log: {self.process.log})")
 
     def warm_up(self, requests: Iterable[Request]) -> WarmUp:
         """Decode until the step time settles, and forget it: the prefix cache is emptied."""

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from engines.contract import Engine
+from engines.contract import Engine, EngineError
 from harness import catalog
 from harness.arms import Arm
 from harness.plan import GENERATIONS_FILE, Job, Measured, plan_jobs, read_run
@@ -150,7 +150,7 @@ class Session:
     def run(self, progress: Progress) -> SessionResult:
         """Make the missing requests. An interrupt keeps all that is finished; a kill may cost the last completion.
 
-        Raises ConnectionError where an engine's server is lost, which is recorded and keeps as much as an interrupt.
+        Raises EngineError where an engine cannot go on, which is recorded and keeps as much as an interrupt.
         """
         if self.todo and not self._engines:
             self.prepare()
@@ -169,7 +169,7 @@ class Session:
                 failed += completion.finish_reason == "error"
                 progress.note(job, generation, engine_seconds)
             ended = "finished"
-        except ConnectionError:
+        except EngineError:
             ended = "engine lost"
             raise
         finally:

@@ -67,7 +67,7 @@ def test_the_plugin_reads_the_settings_that_the_engine_writes(monkeypatch: pytes
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
 
-    assert read_arm("d", TREE.window, 1).speculation == TREE
+    assert read_arm("d", 6, 1).speculation == TREE
 
 
 def test_a_cpu_server_has_one_thread_and_room_for_all_requests() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engines.chat import ChatTokenizer
-from engines.contract import Request
+from engines.contract import EngineError, Request
 from engines.models import resolve_model
 from engines.sampling import Sampling
 from engines.sglang_engine import SglangEngine
@@ -172,7 +172,7 @@ def test_a_prefix_cache_that_cannot_be_emptied_is_no_cold_one() -> None:
     with serving(Script(chunks=[], flush_refused="requests are running")) as (_, engine):
         stream = engine.stream([request()])
 
-        with pytest.raises(OSError, match="prefix cache cannot be emptied: requests are running"):
+        with pytest.raises(EngineError, match="prefix cache cannot be emptied: requests are running"):
             next(stream)
 
 
@@ -180,7 +180,7 @@ def test_a_server_that_dies_is_no_error_of_a_request() -> None:
     with serving(Script(chunks=singles(TOKENS), pause_seconds=0.01, dies_after=0)) as (server, engine):
         stream = engine.stream([request()])
 
-        with pytest.raises(ConnectionError, match=f"{server.url}: the server is lost"):
+        with pytest.raises(EngineError, match=f"{server.url}: the server is lost"):
             next(stream)
 
 

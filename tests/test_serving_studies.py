@@ -168,8 +168,8 @@ def test_a_study_is_run_on_a_server_that_runs_already(tmp_path: Path) -> None:
 def test_a_study_whose_server_dies_stops_with_what_is_finished_and_goes_on_later(tmp_path: Path) -> None:
     runs = tmp_path / "runs/study"
     text = STUDY.replace("num_problems = 4", "num_problems = 45")
-    # Warming up takes the first requests.
-    with FakeServer(script(dies_after=60)) as server:
+    # Warming up takes the first requests, 20 of them at most: 200 rounds.
+    with FakeServer(script(dies_after=30)) as server:
         study = write(tmp_path / "study", text + f"url = '{server.url}'\n")
         lost = streak("run", study, "--out", tmp_path / "runs")
     finished = len((runs / "generations.jsonl").read_text().splitlines())

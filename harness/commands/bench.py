@@ -79,8 +79,7 @@ def bench_arms(study: Study, most_problems: int | None, console: Console) -> dic
         typer.echo(f"{study.title}: {len(measured.jobs)} requests to make; opening and warming up the engines")
         with plain_errors():
             measured.prepare()
-        generations = measured.run(RequestBar())
-        with plain_errors():
+            generations = measured.run(RequestBar())
             results = measured.results(generations)
         for temperature in sorted({each.cell.temperature for each in results}):
             show(study, [each for each in results if each.cell.temperature == temperature], console)

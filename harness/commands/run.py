@@ -5,6 +5,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
+from engines.contract import EngineError
 from harness.commands.exits import BAD_INPUT, INTERRUPTED, RUNS, one_line, plain_errors, refuse_file
 from harness.commands.grade import grade_and_report
 from harness.dry_run import dry_lines
@@ -42,7 +43,7 @@ def run_study(study: Study, folder: Path, *, again: str) -> tuple[list[Problem],
     except KeyboardInterrupt:
         typer.echo(f"streak: interrupted; what is finished lies in {folder}; go on with: {again}", err=True)
         raise typer.Exit(INTERRUPTED) from None
-    except ConnectionError as error:
+    except EngineError as error:
         typer.echo(f"streak: {one_line(error)}; what is finished lies in {folder}; go on with: {again}", err=True)
         raise typer.Exit(BAD_INPUT) from None
 
