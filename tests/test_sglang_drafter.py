@@ -3,6 +3,9 @@
 import json
 import os
 import random
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,21 +13,62 @@ import pytest
 import torch
 
 import sglang_spy
+from engines import tiny
+from engines.alignment.drafting import drafter_from_verifier
 from engines.checkpoints import load_decoder, read_drafter_config
 from engines.drafters.diffusion import DiffusionDrafter
-from sglang_runs import MODELS, Answer, continued, needs_sglang, request, run
+from sglang_runs import MODELS, Answer, continued, needs_sglang, run
+from sglang_runs import request as asked
+from tiny_models import TINY, write_decoder
 
 pytestmark = needs_sglang
 WINDOW = 6
-ASKED, TOKENS, MORE = 6, 40, 24
+ASKED, TOKENS, MORE = 6, 36, 20
 ARM = {
-    "model_path": str(MODELS / "verifier"),
     "speculative_algorithm": "SPECDIFF2",
-    "speculative_draft_model_path": str(MODELS / "aligned"),
     "speculative_num_steps": WINDOW,
     "chunked_prefill_size": 16,
     "max_running_requests": 4,
 }
+
+
+class Pair(NamedTuple):
+    """Two model directories."""
+
+    target: Path
+    drafter: Path
+
+
+def renamed(folder: Path, model_type: str, architecture: str) -> Path:
+    """A model directory under another architecture's name."""
+    file = folder / "config.json"
+    raw = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps(raw | {"model_type": model_type, "architectures": [architecture]}), encoding="utf-8")
+    return folder
+
+
+def embedded(folder: Path) -> Pair:
+    """The bundled models, of Qwen2's architecture."""
+    del folder
+    return Pair(MODELS / "verifier", MODELS / "aligned")
+
+
+def dream(folder: Path) -> Pair:
+    """The bundled drafter as Dream and DiffuCoder name theirs."""
+    copied = Path(shutil.copytree(MODELS / "aligned", folder / "dream"))
+    return Pair(MODELS / "verifier", renamed(copied, "Dream", "DreamModel"))
+
+
+def llama(folder: Path) -> Pair:
+    """A random Llama, and its first layer as DiffuLLaMA is one."""
+    target = tiny.sharpened(replace(TINY, attention_bias=False), 0, 12.0)
+    masked = {"mask_token_id": 4, "logits_shift": 1}
+    write_decoder(folder / "target", target)
+    write_decoder(folder / "drafter", drafter_from_verifier(target, 1), extra=masked)
+    return Pair(*(renamed(folder / name, "llama", "LlamaForCausalLM") for name in ("target", "drafter")))
+
+
+ARCHITECTURES: dict[str, Callable[[Path], Pair]] = {"Qwen2": embedded, "Dream": dream, "Llama": llama}
 
 
 class Round(NamedTuple):
@@ -37,6 +81,7 @@ class Round(NamedTuple):
 class Watched(NamedTuple):
     """Rounds of all requests, those of requests that went on where others had ended, and the answers to these."""
 
+    models: Pair
     rounds: list[Round]
     resumed: list[Round]
     answers: list[Answer]
@@ -57,10 +102,11 @@ def read_rounds(file: Path, texts: dict[str, list[int]], prompts: dict[str, int]
     return found
 
 
-@pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Watched:
+@pytest.fixture(scope="module", params=ARCHITECTURES)
+def watched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Watched:
     """Prompts of which some begin alike; then each whole text, a few tokens longer, as a prompt (seed 1)."""
     folder, plugin = tmp_path_factory.mktemp("watched"), tmp_path_factory.mktemp("plugin")
+    models = ARCHITECTURES[request.param](folder)
     sglang_spy.install(plugin)
     file = folder / "rounds.jsonl"
     rng = random.Random(1)
@@ -68,7 +114,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Watched:
     first = [shared[: 5 + 4 * n] + [rng.randrange(5, 500) for _ in range(n)] for n in range(ASKED)]
     more = [[rng.randrange(5, 500) for _ in range(3)] for _ in range(ASKED)]
     batches = [
-        [request(prompt, TOKENS, rid=f"first-{n}") for n, prompt in enumerate(first)],
+        [asked(prompt, TOKENS, rid=f"first-{n}") for n, prompt in enumerate(first)],
         [continued(0, n, extra, MORE, f"resumed-{n}") for n, extra in enumerate(more)],
     ]
     environment = {
@@ -76,7 +122,8 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Watched:
         "SGLANG_PLUGINS": "streak,spy",
         "SPY_FILE": str(file),
     }
-    answers = run(folder, ARM, batches, environment=environment)
+    arm = ARM | {"model_path": str(models.target), "speculative_draft_model_path": str(models.drafter)}
+    answers = run(folder, arm, batches, environment=environment)
     ended = [prompt + answer.ids for prompt, answer in zip(first, answers[0], strict=True)]
     prompts = {f"first-{n}": prompt for n, prompt in enumerate(first)}
     prompts |= {f"resumed-{n}": ended[n] + more[n] for n in range(ASKED)}
@@ -84,15 +131,15 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Watched:
     texts = {rid: prompt + tokens for (rid, prompt), tokens in zip(prompts.items(), given, strict=True)}
     rounds = read_rounds(file, texts, {rid: len(prompt) for rid, prompt in prompts.items()})
     resumed = [each for rid, found in rounds.items() if rid.startswith("resumed") for each in found]
-    return Watched([each for found in rounds.values() for each in found], resumed, answers[1], ended)
+    return Watched(models, [each for found in rounds.values() for each in found], resumed, answers[1], ended)
 
 
 @pytest.fixture(scope="module")
-def drafter() -> DiffusionDrafter:
+def drafter(watched: Watched) -> DiffusionDrafter:
     """The same drafter in the reference engine, without any cache."""
-    folder = MODELS / "aligned"
+    folder = watched.models.drafter
     config = read_drafter_config(folder)
-    return DiffusionDrafter(load_decoder(folder, torch.float32), config, WINDOW, 512, prefix_cache=False)
+    return DiffusionDrafter(load_decoder(folder, torch.float32), config, WINDOW, 96, prefix_cache=False)
 
 
 def different(rounds: list[Round], drafter: DiffusionDrafter) -> int:

@@ -8,7 +8,7 @@ import pytest
 from sglang_runs import MODELS, Answer, Request, needs_sglang, request, run
 
 pytestmark = needs_sglang
-WINDOW = 8
+WINDOW = 4
 TARGET = {"model_path": str(MODELS / "verifier"), "enable_deterministic_inference": True}
 DRAFTED = {
     "speculative_algorithm": "SPECDIFF2",
@@ -21,7 +21,7 @@ ARMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "chain": ({}, {}),
     "iid, walk": ({"speculative_eagle_topk": 4}, {"shape": "iid"}),
     "iid, paper": ({"speculative_eagle_topk": 4}, {"shape": "iid", "rule": "paper"}),
-    "tree": ({}, {"shape": "tree", "nodes": 20}),
+    "tree": ({}, {"shape": "tree", "nodes": 12}),
 }
 GREEDY, AGAIN, SEEDED, MIXED, LOGGED, STOPPED, GRAMMAR, REFUSED = range(8)
 REFUSALS = {
@@ -55,7 +55,7 @@ def batches() -> list[list[Request]]:
     mixed = {"temperature": 0.9, "top_p": 0.95, "top_k": 20}
     return [
         [request(prompt, 96) for prompt in asked],
-        [request(prompt, 96) for prompt in asked],
+        [request(prompt, 32) for prompt in asked],
         [request(prompt, 32, temperature=1.0, sampling_seed=100 + n) for n, prompt in numbered],
         [request(prompt, 24, sampling_seed=n, **(mixed if n % 2 else {})) for n, prompt in numbered],
         [request(prompt, 16, temperature=n % 2, sampling_seed=n, return_logprob=True) for n, prompt in numbered[:6]],
@@ -132,7 +132,7 @@ def test_drafts_were_kept_and_drafts_were_rejected(arm: Drafted) -> None:
     tokens = sum(len(answer.ids) - 1 for answer in arm.answers[GREEDY])
     rounds = sum(answer.rounds for answer in arm.answers[GREEDY])
 
-    assert 1.2 < tokens / rounds < WINDOW
+    assert 1.2 < tokens / rounds < 1 + WINDOW
 
 
 def test_what_cannot_be_exact_is_refused_by_name(arm: Drafted) -> None:

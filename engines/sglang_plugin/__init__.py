@@ -18,9 +18,9 @@ and, as a JSON object in the environment variable STREAK_SPECDIFF2, what SGLang 
     mask_token_id, logits_shift    of a drafter whose config.json does not say them
 
 All of it is read and checked once, when SGLang resolves its server arguments; speculative_num_draft_tokens follows
-from it. On a CPU the server further needs device="cpu", attention_backend="specdiff_torch",
-sampling_backend="pytorch", disable_cuda_graph=True, and the environment that `cpu_environment()` of
-engines/sglang_plugin/cpu.py returns, set before SGLang is imported. Request seeds need
+from it. No CUDA graphs are captured: disable_cuda_graph=True everywhere. On a CPU the server further needs
+device="cpu", attention_backend="specdiff_torch", sampling_backend="pytorch", and the environment that
+`cpu_environment()` of engines/sglang_plugin/cpu.py returns, set before SGLang is imported. Request seeds need
 enable_deterministic_inference=True; SGLang ignores them without it.
 """
 

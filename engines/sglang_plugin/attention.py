@@ -52,11 +52,9 @@ def make_backend(runner: Any) -> Any:
                     forward_batch.req_pool_indices.tolist(), forward_batch.seq_lens.tolist(), strict=True
                 )
             ]
+            count = len(q) // len(prefix)
             heads = (layer.tp_q_head_num, layer.tp_k_head_num, layer.tp_v_head_num)
-            rows = [
-                each.view(len(prefix), -1, count, each.shape[-1] // count if each.dim() == 2 else each.shape[-1])
-                for each, count in zip((q, k, v), heads, strict=True)
-            ]
+            rows = [each.reshape(len(prefix), count, number, -1) for each, number in zip((q, k, v), heads, strict=True)]
             cached = pool.get_key_buffer(layer.layer_id), pool.get_value_buffer(layer.layer_id)
             attended = attend(rows, cached, prefix, forward_batch.spec_info.custom_mask, layer.scaling)
             return attended.view(-1, layer.tp_q_head_num * layer.v_head_dim)

@@ -26,7 +26,7 @@ from sglang.srt.speculative.draft_parallel import resolve_draft_parallel_layout
 from sglang.srt.speculative.spec_utils import draft_pp_context, draft_tp_context
 from torch import Tensor
 
-from engines.sglang_plugin.algorithm import drafter_settings
+from engines.sglang_plugin.arguments import configuration, read_drafter
 from engines.sglang_plugin.drafter_shapes import propose, window_sees
 from engines.sglang_plugin.settings import Arm
 from engines.sglang_plugin.state import forward_input
@@ -55,9 +55,7 @@ class Drafter(EagleDraftWorkerBase):  # type: ignore[misc]
                 context_length=self.context,
             )
         self.draft_runner = self.draft_worker.model_runner
-        config = drafter_settings(
-            self.draft_runner.model_config.hf_config, arm, server_args.speculative_draft_model_path
-        )
+        config = read_drafter(configuration(server_args.speculative_draft_model_path), arm)
         self.mask_token_id, self.shift = config.mask_token_id, config.logits_shift
         # With a shift the row before a place predicts it: the bonus token's row takes part, the last mask is not there.
         self.width = 1 + arm.window - self.shift
@@ -99,7 +97,9 @@ class Drafter(EagleDraftWorkerBase):  # type: ignore[misc]
         positions = (batch.seq_lens[:, None] + order).clamp(max=self.context - 1)
         logits = self.forward(batch, ids, slots, positions, window_sees(counts, kept.shape[1], self.width))
         predicting = counts[:, None] + 1 - self.shift + torch.arange(window, device=self.device)
-        marginals = torch.take_along_dim(logits.view(len(ids), rows, -1), predicting[..., None], dim=1).float()
+        marginals = torch.take_along_dim(logits.view(len(ids), rows, -1), predicting[..., None], dim=1)
+        # A drafter whose scores are no numbers drafts nonsense; drawing from them would end the server.
+        marginals = marginals.float().nan_to_num()
         marginals[..., self.mask_token_id] = float("-inf")
         return propose(marginals, self.arm)
 

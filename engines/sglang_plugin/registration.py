@@ -6,7 +6,7 @@ must be there; SGLang logs what a plugin raises and goes on without it.
 
 import os
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -53,7 +53,7 @@ def refuse_other_sglang() -> None:
     found = version("sglang")
     if found != TESTED_VERSION:
         raise RuntimeError(f"{NAME} needs SGLang {TESTED_VERSION}, found {found}; pip install sglang=={TESTED_VERSION}")
-    for name in TOUCHED:
+    for name in (*TOUCHED, VALIDATION, *CPU_FUNCTIONS):
         try:
             pkgutil.resolve_name(name)
         except (ImportError, AttributeError) as error:
@@ -88,10 +88,10 @@ def register_hooks() -> None:
     """Functions of SGLang that are extended, or on a CPU replaced by torch, by SGLang's own means."""
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-    HookRegistry.register(VALIDATION, refuse_inexact, HookType.BEFORE)
+    HookRegistry.register(VALIDATION.replace(":", "."), refuse_inexact, HookType.BEFORE)
     if os.environ.get("SGLANG_USE_CPU_ENGINE") == "1":
         for name, function in CPU_FUNCTIONS.items():
-            HookRegistry.register(name, function, HookType.REPLACE)
+            HookRegistry.register(name.replace(":", "."), function, HookType.REPLACE)
 
 
 def relayed(rows: Any, numbers: Any, tokens: Any, bonus: Any, hidden: Any) -> tuple[Any, ...]:
@@ -103,8 +103,8 @@ def already_invariant(*_arguments: object, **_options: object) -> None:
     """Torch on one CPU thread needs no kernels whose results do not depend on the batch; SGLang's are CUDA's."""
 
 
-VALIDATION = "sglang.srt.managers.tokenizer_manager.TokenizerManager._validate_one_request"
-CPU_FUNCTIONS = {
-    "sglang.srt.managers.overlap_utils.gather_spec_extras": relayed,
-    "sglang.srt.batch_invariant_ops.enable_batch_invariant_mode": already_invariant,
+VALIDATION = "sglang.srt.managers.tokenizer_manager:TokenizerManager._validate_one_request"
+CPU_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "sglang.srt.managers.overlap_utils:gather_spec_extras": relayed,
+    "sglang.srt.batch_invariant_ops:enable_batch_invariant_mode": already_invariant,
 }
