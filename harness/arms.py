@@ -4,15 +4,16 @@ Knows what may be written there; opens no engine. Arms of an engine with servers
 the address of one that runs already.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from engines.contract import NUMBER_FORMATS, NumberFormat
 from engines.sampling import SMALLEST_TEMPERATURE
-from engines.speculation import AUTO, DRAFTINGS, RULES, SHAPES, Speculation
+from engines.speculation import AUTO, DRAFTINGS, LARGEST_WINDOW, RULES, SHAPES, Speculation
 from harness import catalog
 from harness.toml_table import Table
+from results.records import Completion
 
 SPECULATION_KEYS = tuple(field.name for field in fields(Speculation))
 FORMAT_KEYS = ("number_format", "drafter_format", "threads")
@@ -158,3 +159,16 @@ def read_speculation(arm: Table) -> Speculation | None:
         return Speculation(**settings)
     except ValueError as error:
         raise ValueError(f"{arm.path}: [{arm.label}]: {error}") from None
+
+
+def window_of(arm: Arm, answers: Iterable[Completion]) -> int:
+    """Places of the arm's drafts; where the engine chooses them, as many as it ever used."""
+    if not arm.drafts:
+        return 0
+    if arm.speculation and isinstance(arm.speculation.window, int):
+        return arm.speculation.window
+    rounds = [each for answer in answers for each in answer.rounds[1:]]
+    # Nodes of a chain are its places; how deep a tree went is known only as far as it was accepted.
+    is_chain = arm.speculation is not None and arm.speculation.shape == "chain"
+    deepest = max((each.drafted if is_chain else each.accepted for each in rounds), default=0)
+    return min(deepest, LARGEST_WINDOW)

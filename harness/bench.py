@@ -1,8 +1,8 @@
 """The bench: a study's arms on the same prompts, timed in memory, and what their seconds say of speculation.
 
 Grades nothing and writes nothing. All engines are open and warm; requests are made one by one in the plan's order
-(A B B A). Beside each answer the forwards of its mean round are timed alone: what is left between them and the
-measured seconds is not the models'. Clock `decode`.
+(A B B A), or arm by arm where a study says that its engines do not fit side by side. Beside each answer the forwards of
+its mean round are timed alone: what is left between them and the measured seconds is not the models'. Clock `decode`.
 """
 
 import math
@@ -15,9 +15,17 @@ from statistics import fmean
 from typing import Any
 
 from engines.contract import BareForwards, Engine
-from engines.speculation import LARGEST_WINDOW
-from harness.arms import Arm
-from harness.generate import WARM_UP_PROBLEMS, OpenEngine, Progress, complete, engine_id, open_engine, open_named
+from harness.arms import Arm, window_of
+from harness.generate import (
+    WARM_UP_PROBLEMS,
+    OpenEngine,
+    Progress,
+    complete,
+    engine_id,
+    open_engine,
+    open_named,
+    parts,
+)
 from harness.plan import plan_jobs
 from harness.study import Cell, Study
 from results.acceptance import Acceptance, acceptance
@@ -143,7 +151,8 @@ class Bench:
     def __init__(self, study: Study, problems: Sequence[Problem], open_engine: OpenEngine = open_engine) -> None:
         self.study = study
         # Without the study's deadlines: a bench times whole answers, of slow arms and fast ones alike.
-        self.jobs = plan_jobs(replace(study, budgets=(math.inf,)), problems)
+        undeadlined = replace(study, budgets=(math.inf,))
+        self.jobs = [job for part in parts(undeadlined) for job in plan_jobs(part, problems)]
         self.facts: dict[str, dict[str, Any]] = {}
         self._open_engine = open_engine
         self._names = {arm.name: engine_id(study, arm) for arm in study.arms}
@@ -152,8 +161,12 @@ class Bench:
         self._stack = ExitStack()
 
     def prepare(self) -> None:
-        """Open and warm up all engines. Raises ValueError for whatever is wrong with a model."""
-        for arm in self.study.arms:
+        """Open and warm up the engines that stand side by side. Raises ValueError for what is wrong with a model."""
+        if self.study.interleave:
+            self._open(self.study.arms)
+
+    def _open(self, arms: Sequence[Arm]) -> None:
+        for arm in arms:
             name = self._names[arm.name]
             if name not in self._engines:
                 engine = self._engines[name] = open_named(self.study, arm, self._open_engine)
@@ -164,14 +177,22 @@ class Bench:
             own = [job.request for job in self.jobs if self._names[job.cell.arm.name] == name]
             self.facts[name]["warm_up"] = asdict(engine.warm_up(own[:WARM_UP_PROBLEMS]))
 
+    def _turn_to(self, arm: Arm) -> Engine:
+        """The arm's engine; where engines do not fit side by side, in place of the last one."""
+        if self._names[arm.name] not in self._engines:
+            self._stack.close()
+            self._engines.clear()
+            self._open([arm])
+        return self._engines[self._names[arm.name]]
+
     def run(self, progress: Progress) -> list[Generation]:
-        """Make all requests, in the plan's order."""
+        """Make all requests, in the plan's order, or arm by arm. Raises ValueError as `prepare`, EngineError."""
         generations: list[Generation] = []
         engine_seconds = 0.0
         progress.start(self.jobs, 0)
         try:
             for job in self.jobs:
-                engine = self._engines[self._names[job.cell.arm.name]]
+                engine = self._turn_to(job.cell.arm)
                 completion = complete(engine, job)
                 engine_seconds += completion.seconds
                 generations.append(job.generation(completion))
@@ -258,19 +279,6 @@ def mean_bare(timed: Sequence[Timed], steps: Sequence[Timed]) -> Bare:
     )
 
 
-def at_temperature(study: Study, temperature: float) -> Study:
-    """The study at one of its temperatures. Raises ValueError where its baseline has no such temperature."""
-    arms = tuple(replace(arm, temperatures=(temperature,)) for arm in study.arms if temperature in arm.temperatures)
-    if study.baseline not in [arm.name for arm in arms]:
-        (baseline,) = (arm for arm in study.arms if arm.name == study.baseline)
-        allowed = ", ".join(f"{each:g}" for each in baseline.temperatures)
-        raise ValueError(
-            f"--temperature = {temperature:g} is not allowed; allowed: a temperature of study {study.name!r}, "
-            f"[arm.{baseline.name}]: {allowed}"
-        )
-    return replace(study, arms=arms)
-
-
 def answers_of(cell: Cell, generations: Iterable[Generation]) -> list[Completion]:
     """The cell's completions that did not fail."""
     own = [generation.completion for generation in generations if generation.arm_id == cell.arm_id]
@@ -284,19 +292,6 @@ def contexts_of(answers: Iterable[Completion]) -> Iterable[int]:
         for before, _ in zip(answer.rounds, answer.rounds[1:], strict=False):
             context += before.kept
             yield context
-
-
-def window_of(arm: Arm, answers: Iterable[Completion]) -> int:
-    """Places of the arm's drafts; where the engine chooses them, as many as it ever used."""
-    if not arm.drafts:
-        return 0
-    if arm.speculation and isinstance(arm.speculation.window, int):
-        return arm.speculation.window
-    rounds = [each for answer in answers for each in answer.rounds[1:]]
-    # Nodes of a chain are its places; how deep a tree went is known only as far as it was accepted.
-    is_chain = arm.speculation is not None and arm.speculation.shape == "chain"
-    deepest = max((each.drafted if is_chain else each.accepted for each in rounds), default=0)
-    return min(deepest, LARGEST_WINDOW)
 
 
 def known(value: float) -> float | None:

@@ -12,8 +12,8 @@ from typing import Any
 
 from engines.contract import Engine
 from harness import catalog
-from harness.arms import Arm
-from harness.bench import known, window_of
+from harness.arms import Arm, window_of
+from harness.bench import known
 from harness.generate import WARM_UP_PROBLEMS
 from harness.plan import plan_jobs
 from harness.study import Study

@@ -226,3 +226,16 @@ def read_law(sampling: Table) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(f"{sampling.path}: [{sampling.label}]: {error}") from None
     return law
+
+
+def at_temperature(study: Study, temperature: float) -> Study:
+    """The study at one of its temperatures. Raises ValueError where its baseline has no such temperature."""
+    arms = tuple(replace(arm, temperatures=(temperature,)) for arm in study.arms if temperature in arm.temperatures)
+    if study.baseline not in [arm.name for arm in arms]:
+        (baseline,) = (arm for arm in study.arms if arm.name == study.baseline)
+        allowed = ", ".join(f"{each:g}" for each in baseline.temperatures)
+        raise ValueError(
+            f"--temperature = {temperature:g} is not allowed; allowed: a temperature of study {study.name!r}, "
+            f"[arm.{baseline.name}]: {allowed}"
+        )
+    return replace(study, arms=arms)

@@ -4,6 +4,7 @@ import itertools
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from engines.sglang_engine import SglangEngine
 from engines.speculation import Speculation
 from fake_server import FakeServer, Script
 from results.records import Completion
+from tiny_models import write_drafter
 
 CHAT = ChatTokenizer(resolve_model("embedded:verifier"))
 TOKENS = CHAT.encode("Tom has 3 apples and buys 5 more, so there are 8. The answer is \\boxed{8}.")
@@ -208,6 +210,13 @@ def test_a_server_that_does_not_serve_the_arm_is_refused(
 ) -> None:
     with FakeServer(script) as server, pytest.raises(ValueError, match=complaint):
         SglangEngine("embedded:verifier", url=server.url, **{"seeds": False, **settings})
+
+
+def test_a_drafter_with_other_tokens_is_refused(tmp_path: Path) -> None:
+    other = Speculation(drafter=str(write_drafter(tmp_path / "other")), window=4)
+    complaint = "the drafter's tokens are not those of the target"
+    with FakeServer(Script(chunks=[], nodes=4)) as server, pytest.raises(ValueError, match=complaint):
+        SglangEngine("embedded:verifier", url=server.url, speculation=other, max_context=90, seeds=False)
 
 
 def test_an_address_where_nobody_answers_is_one_line() -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from engines.speculation import LARGEST_WINDOW
-from harness.bench import BENCH_STUDY, ArmResult, Bench, at_temperature
+from harness.bench import BENCH_STUDY, ArmResult, Bench
 from harness.commands.bench_tables import (
     alpha_table,
     latency_table,
@@ -24,7 +24,7 @@ from harness.commands.json_file import check_writable, write_json
 from harness.concurrency import Throughput, throughputs
 from harness.drafter_latency import latencies
 from harness.plan import Job
-from harness.study import Study, read_study
+from harness.study import Study, at_temperature, read_study
 from results.provenance import collect_provenance
 from results.records import Generation
 
