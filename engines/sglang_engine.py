@@ -24,9 +24,10 @@ from engines.serving.arguments import ServerArm, Value, device_of, refusal_of
 from engines.serving.client import Client, RefusedError
 from engines.serving.directories import ModelFiles, check_drafter, find_model
 from engines.serving.flight import LOST, Flight, Lane, sampling_params
-from engines.serving.presence import missing_server
+from engines.serving.presence import missing_plugin, missing_server
 from engines.serving.process import LOOPBACK, ServerProcess, free_port, refuse_used_port, wait_until
 from engines.serving.resolved import check_server, resolved
+from engines.sglang_plugin.settings import NAME
 from engines.speculation import Speculation
 from engines.warming import warm_up
 from results.records import Completion
@@ -94,7 +95,9 @@ class SglangEngine:
 
     def _start(self, log: Path | None, port: int) -> Client:
         """A server of our own, up. It goes again where it does not come up."""
-        missing = missing_server()
+        # SGLang would only log it; the attention of its CPU engine is the plugin's too.
+        plugin = missing_plugin() if self.arm.device == "cpu" or self.arm.algorithm == NAME else None
+        missing = missing_server() or plugin
         if missing:
             raise FileNotFoundError(f"engine 'sglang': {missing}")
         refuse_used_port(LOOPBACK, port)

@@ -219,6 +219,14 @@ def test_a_drafter_with_other_tokens_is_refused(tmp_path: Path) -> None:
         SglangEngine("embedded:verifier", url=server.url, speculation=other, max_context=90, seeds=False)
 
 
+def test_a_server_without_the_plugin_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engines.sglang_engine.missing_server", lambda: None)
+    monkeypatch.setattr("engines.serving.presence.entry_points", lambda **_: ())
+
+    with pytest.raises(OSError, match="engine 'sglang': SGLang finds no plugin engines.sglang_plugin:register"):
+        SglangEngine("embedded:verifier", speculation=CHAIN)
+
+
 def test_an_address_where_nobody_answers_is_one_line() -> None:
     with FakeServer(Script(chunks=[])) as server:
         url = server.url

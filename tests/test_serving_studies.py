@@ -235,6 +235,7 @@ def test_what_cannot_be_served_is_one_line(
     arguments: list[object], complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("engines.sglang_engine.missing_server", lambda: None)
+    monkeypatch.setattr("engines.sglang_engine.missing_plugin", lambda: None)
     if "--port" in arguments:
         monkeypatch.setattr("engines.serving.process.socket.socket.bind", refuse_port)
 

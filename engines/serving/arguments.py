@@ -21,6 +21,7 @@ DEVICES: tuple[Device, ...] = get_args(Device)
 Value = str | int | float | bool
 ALGORITHM, DRAFTER = "speculative_algorithm", "speculative_draft_model_path"
 ALGORITHMS: Mapping[Drafting, str] = {"diffusion": NAME, "autoregressive": "STANDALONE", "ngram": "NGRAM"}
+ALIASES = {"NEXTN": "EAGLE"}
 GPU_ONLY = ("STANDALONE", "EAGLE", "EAGLE3", "DFLASH", "DSPARK", "UNO", "FROZEN_KV_MTP")
 """Algorithms of SGLang's own that its CPU engine cannot run: no tree attention for their drafters there."""
 OURS = ("model_path", "host", "port", "incremental_streaming_output")
@@ -64,7 +65,7 @@ class ServerArm:
         """SGLang's name of the way to draft; None for plain decoding."""
         if self.speculation is None:
             named = self.more.get(ALGORITHM)
-            return None if named is None else str(named).upper()
+            return None if named is None else ALIASES.get(str(named).upper(), str(named).upper())
         return ALGORITHMS[self.speculation.drafting]
 
     @property

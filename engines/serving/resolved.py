@@ -60,7 +60,6 @@ def check_server(arm: ServerArm, info: Mapping[str, Any], served: Mapping[str, A
         raise ValueError(f"{url}: the server serves model {found!r}, the study asks for {wanted!r}")
     algorithm = info.get("speculative_algorithm")
     runs = None if algorithm is None else str(algorithm).upper()
-    # SGLang's own names for one family: an EAGLE server says EAGLE or NEXTN.
     if runs != arm.algorithm:
         remedy = "; is the plugin installed where the server runs?" if arm.algorithm == NAME else ""
         raise ValueError(
