@@ -136,6 +136,19 @@ def test_waiting_ends_as_soon_as_the_server_is_up(tmp_path: Path) -> None:
     assert waited < 5
 
 
+def test_a_child_that_crashed_is_the_reason_and_a_harmless_error_is_none(tmp_path: Path) -> None:
+    lines = [
+        "requests.exceptions.ConnectionError: Max retries exceeded with url: /freeze_gc",
+        "[12:00] Subprocess scheduler_0 (pid=7) crashed with exit code -9. Triggering SIGQUIT for cleanup...",
+        "[12:01] kill_process_tree called",
+    ]
+    server = start(tmp_path, f"print({chr(10).join(lines)!r})")
+    server.wait(30)
+    server.close()
+
+    assert server.reason() == lines[1]
+
+
 def test_the_log_of_an_earlier_server_is_no_reason(tmp_path: Path) -> None:
     (tmp_path / "server.log").write_text("RuntimeError: long ago\n")
     server = start(tmp_path, "print('short of breath')")

@@ -21,6 +21,9 @@ START_SECONDS = 1800.0
 """A server's patience with itself: large models are read from disks of any kind."""
 CLOSE_SECONDS = 2 * guard.PATIENCE_SECONDS + 5
 ERROR_LINE = re.compile(r"^(\w+\.)*\w*(Error|Exception|Exit)\b.*:|: error: ")
+CRASH = "crashed with exit code"
+HARMLESS = "/freeze_gc"
+"""The server asks itself for this before it listens, and goes on."""
 LONGEST_LINE = 240
 LONGEST_TAIL = 200_000
 
@@ -77,13 +80,14 @@ class ServerProcess:
             return None
 
     def reason(self) -> str:
-        """One line on why it ended: the log's last error, else its last line."""
+        """One line on why it ended: the log's last error, else a child that crashed, else the last line."""
         with self.log.open("rb") as stream:
             stream.seek(max(self.begins_at, self.log.stat().st_size - LONGEST_TAIL))
             lines = [line.strip() for line in stream.read().decode(errors="replace").splitlines()]
         lines = [line for line in lines if line]
-        errors = [line for line in lines if ERROR_LINE.search(line)]
-        found = (errors or lines or ["it wrote nothing"])[-1]
+        errors = [line for line in lines if ERROR_LINE.search(line) and HARMLESS not in line]
+        crashes = [line for line in lines if CRASH in line]
+        found = (errors or crashes or lines or ["it wrote nothing"])[-1]
         return found[:LONGEST_LINE]
 
     def close(self) -> None:
