@@ -15,7 +15,8 @@ DRAFTED = {
     "speculative_draft_model_path": str(MODELS / "aligned"),
     "speculative_num_steps": WINDOW,
     "chunked_prefill_size": 16,
-    "max_total_tokens": 800,
+    "max_total_tokens": 480,
+    "schedule_conservativeness": 0.1,
 }
 ARMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "chain": ({}, {}),
@@ -24,15 +25,15 @@ ARMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "tree": ({}, {"shape": "tree", "nodes": 12}),
 }
 GREEDY, AGAIN, SEEDED, MIXED, LOGGED, STOPPED, GRAMMAR, REFUSED = range(8)
-REFUSALS = {
+REFUSALS: dict[str, Any] = {
     "frequency_penalty": 0.5,
     "presence_penalty": 0.5,
     "repetition_penalty": 1.2,
     "min_new_tokens": 3,
     "min_p": 0.1,
 }
-ENDING = 20
-"""A digit's token, more or less: what the stopped requests stop at."""
+ENDING = 16
+"""A token that answers to the problems hold: what the stopped requests stop at."""
 
 
 def prompts() -> list[list[int]]:
@@ -49,18 +50,23 @@ def prompts() -> list[list[int]]:
 
 
 def batches() -> list[list[Request]]:
-    """What every engine is asked, one batch after the other on the same radix cache."""
+    """What every engine is asked, one batch after the other on the same radix cache.
+
+    SGLang's seeded draws from a whole law are others where a request with top-k is in the same forward, as greedy ones
+    count. So whole laws are asked for together, and the mixed batch has top-k throughout.
+    """
     asked = prompts()
     numbered = list(enumerate(asked))
-    mixed = {"temperature": 0.9, "top_p": 0.95, "top_k": 20}
+    grammar: dict[str, Any] = {"regex": "[a-z ]{4,12}", "ignore_eos": False}
+    mixed: dict[str, Any] = {"temperature": 0.9, "top_p": 0.95, "top_k": 20}
     return [
         [request(prompt, 96) for prompt in asked],
         [request(prompt, 32) for prompt in asked],
         [request(prompt, 32, temperature=1.0, sampling_seed=100 + n) for n, prompt in numbered],
         [request(prompt, 24, sampling_seed=n, **(mixed if n % 2 else {})) for n, prompt in numbered],
-        [request(prompt, 16, temperature=n % 2, sampling_seed=n, return_logprob=True) for n, prompt in numbered[:6]],
+        [request(prompt, 16, temperature=1.0, sampling_seed=n, return_logprob=True) for n, prompt in numbered[:6]],
         [request(prompt, 96, stop_token_ids=[ENDING]) for prompt in asked[:6]],
-        [request(prompt, 16, temperature=n % 2, sampling_seed=n, regex="[a-z ]{4,12}") for n, prompt in numbered[:6]],
+        [request(prompt, 16, temperature=1.0, sampling_seed=n, **grammar) for n, prompt in numbered[:6]],
         *([request(asked[0], 4, temperature=1.0, **{name: value})] for name, value in REFUSALS.items()),
     ]
 

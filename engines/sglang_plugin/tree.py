@@ -6,6 +6,7 @@ the drafted nodes, parents before their children. The K drafts of shape `iid` ke
 begin; that some rows stand for the same node is known to `first_equal` alone.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -101,6 +102,7 @@ def best_first(marginals: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
     return select(torch.cat(logs, 1), torch.cat(keys, 1), torch.cat(tokens, 1), torch.cat(parents, 1), nodes)
 
 
+@cache
 def best_pairs(width: int, ranks: int, nodes: int, device: torch.device) -> Tensor:
     """Pairs (m, r) with (m + 1) * (r + 1) <= nodes, the pair (0, 0) first: [2, pairs]."""
     pairs = [(m, r) for m in range(width) for r in range(min(ranks, nodes // (m + 1)))]
