@@ -63,6 +63,7 @@ def headline(
     accuracy_clock: Clock | None = None,
     budgets: Sequence[float] | None = None,
     arms: Sequence[str] | None = None,
+    against: str | None = None,
     seed: int = 0,
 ) -> pd.DataFrame:
     """One row per arm and temperature; an estimate `x` with a 95 % interval over problems has columns x, x_low, x_high.
@@ -75,13 +76,14 @@ def headline(
     tau, tau_with_bonus: accepted draft tokens, and all tokens kept, per round after the prefill
     break_even:          tau_with_bonus at which the arm would be as fast as the baseline on clock `decode`
     draft_ms, verify_ms, other_ms: mean milliseconds of a round after the prefill, whatever the clock
+    tau_ratio:           tau over that of the arm `against`, where one is given, on the problems of both
     accuracy_<b>s:       accuracy at budget b, where records are given; budgets: the smallest, the middle, the largest
     What cannot be computed is NaN. Raises ValueError for an arm, baseline, clock, policy or budget that is not there.
     """
     if clock not in CLOCKS:
         raise ValueError(f"clock {clock!r} is not allowed; allowed: {', '.join(CLOCKS)}")
     order = arms_of(generations, arms)
-    arms_of(generations, [baseline])
+    arms_of(generations, [baseline, *([against] if against else [])])
     require_one_identity(generations)
     cells = dict(list(generations.groupby(["temperature", "arm"])))
     rows = []
@@ -91,7 +93,10 @@ def headline(
             if (temperature, arm) in cells:
                 cell = cells[temperature, arm]
                 place = {"arm": arm, "temperature": temperature, "clock": clock, "baseline": baseline}
-                rows.append(place | _counts(cell) | _speeds(_per_problem(cell, clock), base, seed))
+                sums = _per_problem(cell, clock)
+                rows.append(place | _counts(cell) | _speeds(sums, base, seed))
+                if against:
+                    rows[-1] |= _tau_ratio(sums, _per_problem(cells.get((temperature, against)), clock), seed)
     table = pd.DataFrame(rows)
     if records is None:
         return table
@@ -133,6 +138,14 @@ def _speeds(arm: pd.DataFrame, base: pd.DataFrame, seed: int) -> dict[str, Any]:
         "break_even": _break_even(total, base_total),
         **{part.replace("_seconds", "_ms"): _ratio(1000 * total[part], total["rounds"]) for part in PARTS},
     }
+
+
+def _tau_ratio(arm: pd.DataFrame, other: pd.DataFrame, seed: int) -> dict[str, float]:
+    """Paired by problem; unknown where the other arm was not run, or accepted nothing in some problem."""
+    shared = arm.index.intersection(other.index)
+    ours, theirs = arm.loc[shared], other.loc[shared]
+    columns = [ours["accepted"], ours["rounds"], theirs["accepted"].where(theirs["accepted"] > 0), theirs["rounds"]]
+    return _named("tau_ratio", _estimate(rate_ratio, *columns, seed=seed))
 
 
 def _break_even(total: pd.Series, base_total: pd.Series) -> float:

@@ -69,7 +69,8 @@ class Engine(Protocol):
     def token_gap(self, request: Request, prefix: Sequence[int], first: int, second: int) -> float:
         """How near a tie was: distance of two tokens' scores after prompt and prefix, in float32.
 
-        At temperature 0 the target's logits; above, what a seeded draw compares: logits over temperature, plus noise.
+        At temperature 0 the target's logits; above, what a seeded draw compares: logits over temperature, plus noise;
+        or, where it is smaller, how near one of them is to the border of top-k, top-p or min-p.
         """
         ...
 

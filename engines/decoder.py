@@ -41,8 +41,9 @@ class DecoderLayer(nn.Module):
         q, k, v = rotated[:, :heads], rotated[:, heads:], qkv[:, heads + kv_heads :]
         if cache is not None:
             k, v = cache.extend(index, k, v)
+            q = q.to(cache.dtype)
         attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=heads != kv_heads)
-        x = x + self.out(attended.transpose(1, 2).reshape(batch, rows, heads * c.head_dim))
+        x = x + self.out(attended.to(x.dtype).transpose(1, 2).reshape(batch, rows, heads * c.head_dim))
         gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, dim=-1)
         added: Tensor = x + self.down(F.silu(gate) * up)
         return added

@@ -1,9 +1,11 @@
 """`auto`: how many drafted nodes are worth verifying, by measured step times and the acceptance seen so far.
 
 Knows numbers only. A round that verifies n nodes takes t_draft + t_verify(n) and keeps 1 + s_1 + ... + s_n tokens in
-expectation, where s_i is the chance that node i is accepted; nodes come in the order of the drafter's own probability,
-so the best n is where the ratio is largest. The drafter's probability of a node's path is no promise: s_i is what was
-accepted among all nodes verified so far whose probability was about the same.
+expectation, where s_i is the chance that node i is accepted; nodes come in the order of the drafter's own probability.
+Tokens per second over many rounds, hard ones and easy ones, are most where each round takes the n with the largest
+kept(n) - rate * seconds(n), rate being the tokens per second of the rounds so far (Dinkelbach, 1967). The drafter's
+probability of a node's path is no promise: s_i is what was accepted among all nodes verified so far whose probability
+was about the same.
 """
 
 import math
@@ -21,7 +23,7 @@ PRIOR = 10.0
 SLACK = 0.5
 """Share of the smallest probability that pays at which growing a draft ends: the estimate of it may rise."""
 KEEP = 0.98
-"""Weight of the past in the running rate of tokens per second."""
+"""Weight of the past in the running sums of tokens and seconds."""
 
 
 class Calibration:
@@ -30,7 +32,15 @@ class Calibration:
     def __init__(self) -> None:
         self.verified = [0.0] * (len(BORDERS) + 1)
         self.accepted = [0.0] * (len(BORDERS) + 1)
-        self.rate = 0.0
+        self.kept = self.seconds = 0.0
+
+    def rate(self, slowest: float) -> float:
+        """Tokens per second of the rounds so far; `slowest` before the first one."""
+        return self.kept / self.seconds if self.seconds else slowest
+
+    def note(self, kept: float, seconds: float) -> None:
+        """Add a round's expected tokens and seconds to the running sums."""
+        self.kept, self.seconds = KEEP * self.kept + kept, KEEP * self.seconds + seconds
 
     def chance(self, path_log: float) -> float:
         """Estimated probability that a node is accepted."""
@@ -54,6 +64,11 @@ class Pace:
         self.verify_seconds = interpolated(verify_seconds)
         self.calibrations: dict[float, Calibration] = {}
 
+    @property
+    def slowest(self) -> float:
+        """Tokens per second of rounds that keep the bonus token alone."""
+        return 1.0 / (self.draft_seconds + self.verify_seconds[0])
+
     def describe(self) -> dict[str, object]:
         """Step times in milliseconds, those of verification by node count."""
         verify = {nodes: round(1000 * self.verify_seconds[nodes], 4) for nodes in (0, *WIDTHS)}
@@ -66,25 +81,25 @@ class Pace:
     def floor(self, temperature: float) -> float:
         """Log-probability below which a node cannot pay for its own verification."""
         slope = (self.verify_seconds[-1] - self.verify_seconds[0]) / (len(self.verify_seconds) - 1)
-        slowest = 1.0 / (self.draft_seconds + self.verify_seconds[0])
-        pays = slope * max(self.calibration(temperature).rate, slowest)
+        pays = slope * self.calibration(temperature).rate(self.slowest)
         return math.log(min(1.0, max(SLACK * pays, 1e-4)))
 
     def choose(self, path_logs: list[float], temperature: float) -> int:
-        """How many of a draft's nodes to verify, to keep the most tokens per second in expectation.
+        """How many of a draft's nodes to verify, to keep the most tokens per second over many rounds.
 
         One at least: what is never verified is never learnt about.
         """
         if not path_logs:
             return 0
         calibration = self.calibration(temperature)
-        kept, best, nodes = 1.0, 0.0, 0
+        rate = calibration.rate(self.slowest)
+        kept, nodes, best = 1.0, 0, (-math.inf, 0.0)
         for count, path_log in enumerate(path_logs, start=1):
             kept += calibration.chance(path_log)
-            rate = kept / (self.draft_seconds + self.verify_seconds[count])
-            if rate > best:
-                best, nodes = rate, count
-        calibration.rate = best if calibration.rate == 0 else KEEP * calibration.rate + (1 - KEEP) * best
+            worth = kept - rate * self.verify_seconds[count]
+            if worth > best[0]:
+                nodes, best = count, (worth, kept)
+        calibration.note(best[1], self.draft_seconds + self.verify_seconds[nodes])
         return nodes
 
     def learn(self, path_logs: list[float], accepted: list[int], temperature: float) -> None:

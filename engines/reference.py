@@ -4,6 +4,7 @@ Opens models, admits requests into lanes, and hands them to the decode loop (eng
 study.
 """
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,6 +27,7 @@ from engines.live import Live
 from engines.models import resolve_model
 from engines.pace import WIDTHS, Pace
 from engines.speculation import Speculation
+from engines.speculative.distributions import border_gap
 from engines.speculative.drafts import NO_DRAFT
 from engines.warming import warm_up
 from results.records import Completion
@@ -59,7 +61,7 @@ class ReferenceEngine:
         limit = target.config.max_position_embeddings
         self.context = min(limit, max_context or limit)
         nodes = speculation.most_nodes if speculation else 0
-        cache = KVCache(target.config, concurrency, self.context + nodes + 1, DTYPES[number_format])
+        cache = KVCache(target.config, concurrency, self.context + nodes + 1)
         host = Host(
             folder=self.folder,
             chat=self.chat,
@@ -177,8 +179,12 @@ class ReferenceEngine:
         scores = self.exact.logits(self.exact(ids, torch.arange(rows), causal_mask(rows))[0, -1:])
         draws = Draws(request.sampling, prompt, self.exact.config.vocab_size)
         draws.keep(list(prefix))
-        compared = draws.compared(draws.adjusted(scores, NO_DRAFT), NO_DRAFT, len(prefix))[0]
-        return abs(float(compared[first] - compared[second]))
+        adjusted = draws.adjusted(scores, NO_DRAFT)
+        compared = draws.compared(adjusted, NO_DRAFT, len(prefix))[0]
+        apart = abs(float(compared[first] - compared[second]))
+        # Neither token is drawn where a cut-off drops both; then their borders alone say how near a tie it was.
+        borders = [border_gap(adjusted[0], request.sampling, token) for token in (first, second)]
+        return min(math.inf if math.isnan(apart) else apart, *borders)
 
     def describe(self) -> dict[str, Any]:
         """Resolved settings and digests."""

@@ -126,6 +126,7 @@ class ArmResult:
             "median_speedup": self._interval("median_speedup"),
             "tau": known(self.speeds["tau"]),
             "tau_with_bonus": known(self.speeds["tau_with_bonus"]),
+            **({"tau_ratio": self._interval("tau_ratio")} if "tau_ratio" in self.speeds else {}),
             "break_even_tau": known(self.break_even_tau),
             "needed_tau": {str(speedup): known(self.needed_tau(speedup)) for speedup in SPEEDUPS},
             "ms": {part: known(self.speeds[f"{part}_ms"]) for part in ("draft", "verify", "other")},
@@ -205,8 +206,11 @@ class Bench:
             progress.close()
         return generations
 
-    def results(self, generations: Sequence[Generation]) -> list[ArmResult]:
-        """Speeds, acceptance and bare forwards of every cell. Raises ValueError where every request failed."""
+    def results(self, generations: Sequence[Generation], against: str | None = None) -> list[ArmResult]:
+        """Speeds, acceptance and bare forwards of every cell; tau over that of the arm `against`, if one is named.
+
+        Raises ValueError where every request failed.
+        """
         from analysis.frames import generations_frame
         from analysis.headline import headline
 
@@ -214,7 +218,7 @@ class Bench:
         if all(completion.finish_reason == "error" for completion in completions):
             first = completions[0].error if completions else "there is none"
             raise ValueError(f"study {self.study.name!r}: no request was answered; the first: {first}")
-        table = headline(generations_frame(generations), baseline=self.study.baseline, clock=CLOCK)
+        table = headline(generations_frame(generations), baseline=self.study.baseline, clock=CLOCK, against=against)
         rows = {(row["arm"], row["temperature"]): row for row in table.to_dict("records")}
         return [
             self._result(cell, rows[cell.arm.name, cell.temperature], answers_of(cell, generations))

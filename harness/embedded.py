@@ -1,7 +1,8 @@
 """The recipe of the embedded models: brings the arithmetic task's texts to the trainers, stage by stage.
 
-Stages: tokenizer, verifier, rollouts, unaligned drafter, aligned drafter. Each leaves its result in the work folder and
-is skipped when that is there; one that was ended early goes on from its last checkpoint. Seeds are fixed.
+Stages: tokenizer, verifier, unaligned drafter, rollouts, aligned drafter, small causal drafter. Each leaves its result
+in the work folder and is skipped when that is there; one that was ended early goes on from its last checkpoint. Seeds
+are fixed.
 """
 
 import math
@@ -12,11 +13,13 @@ from pathlib import Path
 from engines.alignment.examples import Example
 from engines.alignment.trainer import Progress, Schedule
 from engines.chat import ChatTokenizer
+from engines.checkpoints import CONFIG_FILE
 from engines.embedded import recipe
 from results.ledger import Ledger, read_rows
 from tasks.arithmetic import draw_side, training_stories, worked_solution
 
 MAX_EVENTS = 8
+LAST_PHASE_POWER = 3
 TOKENIZER_STORIES = 3000
 VERIFIER_BATCH_TOKENS = 4096
 DRAFTER_BATCH_TOKENS = 2400
@@ -60,12 +63,14 @@ def story_batch(chat: ChatTokenizer, step: int, schedule: Schedule, seed: int, t
     """The batch of a step: problems of nearly equal length.
 
     The first tenth of the steps knows three events, the second six; then all lengths come, the longer the more often,
-    since a long problem goes wrong by its one worst event.
+    since a long problem goes wrong by its one worst event. Steps past the schedule's end belong to the verifier's last
+    phase, nearly all of it long problems.
     """
     rng = random.Random(f"{seed}/{step}")
     share = step / schedule.steps
     ceiling = 3 if share < 0.1 else 6 if share < 0.2 else MAX_EVENTS
-    longest = rng.choices(range(1, ceiling + 1), range(1, ceiling + 1))[0]
+    power = 1 if share < 1 else LAST_PHASE_POWER
+    longest = rng.choices(range(1, ceiling + 1), [events**power for events in range(1, ceiling + 1)])[0]
     return fill_batch(lambda: draw_example(chat, rng, rng.randint(max(1, longest - 1), longest)), tokens)
 
 
@@ -119,16 +124,22 @@ def build(
     def stage(name: str) -> recipe.Stage:
         return recipe.Stage(work=work, threads=threads, seconds=stage_seconds, listen=lambda p: listen(name, p))
 
+    chat = recipe.make_tokenizer(work, sample_texts())
+
     def stories(schedule: Schedule, seed: int, tokens: int) -> Callable[[int], list[Example]]:
         return lambda step: story_batch(chat, step, schedule, seed, tokens)
 
-    chat = recipe.make_tokenizer(work, sample_texts())
-    if not (work / "verifier" / "config.json").exists():
-        batches = stories(recipe.VERIFIER_SCHEDULE, 1, VERIFIER_BATCH_TOKENS)
-        if not recipe.pretrain_verifier(stage("verifier"), chat, batches):
-            return False
-    if not (work / "unaligned" / "config.json").exists():
-        done = recipe.train_drafter(
+    def solutions(seed: int) -> Callable[[int], list[Example]]:
+        rollouts = sorted(collect_rollouts(stage("rollouts"), chat), key=lambda e: len(e.prompt_ids + e.response_ids))
+        return lambda step: rollout_batch(rollouts, step, seed, DRAFTER_BATCH_TOKENS)
+
+    def verifier() -> bool:
+        return recipe.pretrain_verifier(
+            stage("verifier"), chat, stories(recipe.VERIFIER_SCHEDULE, 1, VERIFIER_BATCH_TOKENS)
+        )
+
+    def unaligned() -> bool:
+        return recipe.train_drafter(
             stage("unaligned"),
             chat,
             stories(recipe.UNALIGNED_SCHEDULE, 3, DRAFTER_BATCH_TOKENS),
@@ -138,18 +149,21 @@ def build(
             schedule=recipe.UNALIGNED_SCHEDULE,
             seed=3,
         )
-        if not done:
-            return False
-    if not (work / "aligned" / "config.json").exists():
-        rollouts = sorted(collect_rollouts(stage("rollouts"), chat), key=lambda e: len(e.prompt_ids + e.response_ids))
+
+    def aligned() -> bool:
         return recipe.train_drafter(
             stage("aligned"),
             chat,
-            lambda step: rollout_batch(rollouts, step, 4, DRAFTER_BATCH_TOKENS),
+            solutions(4),
             name="aligned",
             parent="unaligned",
             objective="log_streak",
             schedule=recipe.ALIGNED_SCHEDULE,
             seed=4,
         )
-    return True
+
+    def causal() -> bool:
+        return recipe.train_causal_drafter(stage("causal"), chat, solutions(5))
+
+    models = {"verifier": verifier, "unaligned": unaligned, "aligned": aligned, "causal": causal}
+    return all((work / name / CONFIG_FILE).exists() or make() for name, make in models.items())

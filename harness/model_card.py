@@ -5,6 +5,7 @@ Knows model directories of the recipe (harness/embedded.py) and the arithmetic t
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from engines.alignment.examples import Example
@@ -13,8 +14,9 @@ from engines.contract import Request
 from engines.embedded.measures import HIGH_ENTROPY, solution_entropy
 from engines.embedded.recipe import (
     ALIGNED_SCHEDULE,
+    CAUSAL_SCHEDULE,
     DRAFTER_WINDOW,
-    RESTART_SCHEDULE,
+    LONG_SCHEDULE,
     ROLLOUT_TOKENS,
     UNALIGNED_SCHEDULE,
     VERIFIER_SCHEDULE,
@@ -31,7 +33,11 @@ CARD_FILE = "MODEL_CARD.md"
 SEED = 1000
 PROBLEMS_PER_LENGTH = 30
 DRAFTED_PROBLEMS = 42
-DRAFTERS = ("unaligned", "aligned")
+DRAFTERS = {
+    "unaligned": Speculation(drafter="unaligned", window=DRAFTER_WINDOW),
+    "aligned": Speculation(drafter="aligned", window=DRAFTER_WINDOW),
+    "causal": Speculation(drafter="causal", window=4, drafting="autoregressive"),
+}
 
 
 def requests(problems: Iterable[Problem], temperature: float) -> list[Request]:
@@ -72,9 +78,9 @@ def entropy_line(verifier: Path, answers: Iterable[Completion], prompts: Iterabl
 
 def drafter_lines(work: Path, problems: Sequence[Problem], threads: int) -> list[str]:
     """Accepted draft tokens per round of each drafter, argmax chain, at both temperatures."""
-    lines = ["| drafter | tau at T=0 | tau at T=1 |", "|---|---|---|"]
-    for name in DRAFTERS:
-        speculation = Speculation(drafter=str(work / name), window=DRAFTER_WINDOW)
+    lines = ["| drafter | window | tau at T=0 | tau at T=1 |", "|---|---|---|---|"]
+    for name, plan in DRAFTERS.items():
+        speculation = replace(plan, drafter=str(work / name))
         engine = ReferenceEngine(
             str(work / "verifier"), speculation=speculation, number_format="bfloat16", threads=threads
         )
@@ -83,7 +89,7 @@ def drafter_lines(work: Path, problems: Sequence[Problem], threads: int) -> list
             answers = list(engine.stream(requests(problems, temperature)))
             rounds = [r for answer in answers for r in answer.rounds[1:]]
             taus.append(f"{sum(r.accepted for r in rounds) / len(rounds):.2f} ({len(rounds)} rounds)")
-        lines.append(f"| {name} | {taus[0]} | {taus[1]} |")
+        lines.append(f"| {name} | {plan.window} | {taus[0]} | {taus[1]} |")
     return lines
 
 
@@ -102,7 +108,7 @@ def write_card(work: Path, threads: int) -> str:
             "# The embedded models",
             "",
             "A small Qwen2-architecture verifier that solves the word problems of `tasks/arithmetic.py` by chain",
-            "of thought, and two masked-diffusion drafters for it. Weights are bfloat16 safetensors, Apache-2.0;",
+            "of thought, and three drafters for it. Weights are bfloat16 safetensors, Apache-2.0;",
             "training texts are made by `tasks/arithmetic.py` from fixed seeds, without held-out questions.",
             "They know this one kind of problem and nothing else.",
             "",
@@ -112,13 +118,14 @@ def write_card(work: Path, threads: int) -> str:
             entropy_line(work / "verifier", sampled, prompts),
             "",
             f"Trained on worked solutions for {VERIFIER_SCHEDULE.steps} steps,",
-            f"and for {RESTART_SCHEDULE.steps} more after a warm restart.",
+            f"and for {LONG_SCHEDULE.steps} more on long problems.",
             "",
             "## Drafters",
-            f"Two layers cut from the verifier, window {DRAFTER_WINDOW}, one denoising step, logits shift 1.",
+            "Two layers cut from the verifier. Two are masked-diffusion models (one denoising step, logits shift 1):",
             f"`unaligned`: masked diffusion on worked solutions, {UNALIGNED_SCHEDULE.steps} steps.",
             "`aligned`: from it, -log of the streak sum on the verifier's own solutions at T=0 and T=1,",
-            f"{ALIGNED_SCHEDULE.steps} steps.",
+            f"{ALIGNED_SCHEDULE.steps} steps. One predicts the next token:",
+            f"`causal`: on the same solutions, {CAUSAL_SCHEDULE.steps} steps.",
             f"Accepted draft tokens per round, argmax chain, {len(few)} held-out problems:",
             "",
             *drafter_lines(work, few, threads),

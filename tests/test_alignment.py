@@ -35,6 +35,14 @@ def fresh_drafter() -> Decoder:
     return drafter_from_verifier(sharpened(TINY, 0), 1)
 
 
+def test_a_drafter_has_the_layers_of_the_verifier_that_it_is_cut_from() -> None:
+    verifier = sharpened(TINY, 0)
+    theirs, ours = verifier.state_dict(), drafter_from_verifier(verifier, (1,)).state_dict()
+
+    assert torch.equal(ours["layers.0.qkv.weight"], theirs["layers.1.qkv.weight"])
+    assert torch.equal(ours["norm.weight"], theirs["norm.weight"])
+
+
 @pytest.mark.parametrize("shift", [0, 1])
 @torch.inference_mode()
 def test_a_packed_window_equals_the_drafter_in_use(shift: int) -> None:

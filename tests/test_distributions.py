@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from engines.sampling import Sampling
-from engines.speculative.distributions import PositionNoise, Seen, adjust, log_law, perturbed
+from engines.speculative.distributions import PositionNoise, Seen, adjust, border_gap, log_law, perturbed
 
 SCORES = torch.tensor([2.0, -1.0, 0.5, 3.0, 2.9])
 
@@ -104,3 +104,35 @@ def test_draws_follow_the_law(sampling: Sampling) -> None:
     shares = torch.bincount(drawn, minlength=20) / 20_000
 
     assert 0.5 * (shares - law(sampling, scores[0])).abs().sum() < 0.02
+
+
+CUT_OFFS = [{"top_k": 2}, {"top_p": 0.7}, {"min_p": 0.3}, {"top_k": 4, "top_p": 0.8}]
+
+
+@pytest.mark.parametrize("cut_off", CUT_OFFS, ids=str)
+def test_scores_that_move_by_less_than_half_the_border_gap_leave_a_token_on_its_side(
+    cut_off: dict[str, float],
+) -> None:
+    """200 random laws (seed 0) at temperature 0.7, each moved at random within its gap."""
+    sampling, generator = Sampling(temperature=0.7, **cut_off), torch.Generator().manual_seed(0)  # type: ignore[arg-type]
+    for _ in range(200):
+        scores = 2 * torch.randn(6, generator=generator, dtype=torch.float64)
+        gap = border_gap(scores, sampling, 1)
+        moved = scores + 0.49 * 0.7 * gap * (2 * torch.rand(6, generator=generator, dtype=torch.float64) - 1)
+
+        assert (law(sampling, moved)[1] > 0) == (law(sampling, scores)[1] > 0)
+
+
+def test_a_token_at_the_border_of_top_k_has_no_gap() -> None:
+    assert border_gap(torch.tensor([1.0, 1.0, 0.0]), Sampling(temperature=1.0, top_k=1), 1) == 0
+
+
+def test_a_token_whose_coming_hangs_on_the_mass_above_it_has_a_small_gap() -> None:
+    """Half of the probability lies above the second token, and top-p asks for hardly more."""
+    scores = torch.tensor([0.5, 0.3, 0.2]).log()
+
+    assert border_gap(scores, Sampling(temperature=1.0, top_p=0.501), 1) < 0.01
+
+
+def test_without_cut_offs_there_is_no_border() -> None:
+    assert border_gap(SCORES, Sampling(temperature=1.0), 0) == float("inf")

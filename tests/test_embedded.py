@@ -21,8 +21,8 @@ DRAFTERS = ("unaligned", "aligned")
 TASK = Arithmetic(num_problems=12, seed=4, max_events=6)
 
 
-def test_a_verifier_and_two_drafters_are_bundled() -> None:
-    assert embedded_models() == ["aligned", "unaligned", "verifier"]
+def test_a_verifier_and_three_drafters_are_bundled() -> None:
+    assert embedded_models() == ["aligned", "causal", "unaligned", "verifier"]
 
 
 def test_all_weights_together_stay_small() -> None:
@@ -32,7 +32,7 @@ def test_all_weights_together_stay_small() -> None:
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("name", ["verifier", *DRAFTERS])
+@pytest.mark.parametrize("name", ["verifier", "causal", *DRAFTERS])
 def test_a_bundled_model_is_a_qwen2_directory_to_transformers(name: str) -> None:
     model = AutoModelForCausalLM.from_pretrained(resolve_model(f"embedded:{name}"))
 
@@ -47,7 +47,7 @@ def test_a_drafter_names_its_mask_token_as_its_tokenizer_does(name: str) -> None
     assert read_drafter_config(folder).mask_token_id == AutoTokenizer.from_pretrained(folder).mask_token_id
 
 
-@pytest.mark.parametrize("name", ["verifier", *DRAFTERS])
+@pytest.mark.parametrize("name", ["verifier", "causal", *DRAFTERS])
 def test_the_card_states_the_weights_that_are_bundled(name: str) -> None:
     card = (embedded_folder() / model_card.CARD_FILE).read_text()
 

@@ -16,10 +16,18 @@ def logs(*probabilities: float) -> list[float]:
     return [math.log(p) for p in probabilities]
 
 
+def settled(table: dict[int, float], path_logs: list[float]) -> tuple[Pace, int]:
+    """A pace after many rounds with the same draft, none of them learnt from, and what it chooses then."""
+    pace = Pace(0.3, table)
+    for _ in range(300):
+        chosen = pace.choose(path_logs, 0.0)
+    return pace, chosen
+
+
 def test_cheap_verification_takes_more_nodes_than_dear_verification() -> None:
     path_logs = logs(0.9, 0.8, 0.6, 0.5, 0.3, 0.2, 0.1, 0.05)
 
-    cheap, dear = (Pace(0.3, table).choose(path_logs, 0.0) for table in (FLAT, STEEP))
+    cheap, dear = (settled(table, path_logs)[1] for table in (FLAT, STEEP))
 
     assert (cheap, dear) == (8, 4)
 
@@ -43,15 +51,22 @@ def test_what_is_learnt_at_one_temperature_stays_there() -> None:
 
 
 def test_the_floor_lets_every_node_through_that_could_pay() -> None:
-    pace = Pace(0.3, STEEP)
     path_logs = logs(*(0.95**depth for depth in range(1, 60)))
-    chosen = pace.choose(path_logs, 0.0)
+    pace, chosen = settled(STEEP, path_logs)
 
     assert path_logs[chosen - 1] >= pace.floor(0.0)
 
 
+def test_an_easy_round_is_verified_further_than_a_hard_one_pays_for() -> None:
+    """After hard rounds the rate is low, and each further node of an easy round is worth its time."""
+    hard, easy = logs(0.3, 0.1, 0.05), logs(*(0.9**depth for depth in range(1, 40)))
+    pace, _ = settled(STEEP, hard)
+
+    assert pace.choose(easy, 0.0) > settled(STEEP, easy)[1]
+
+
 @pytest.mark.parametrize("table", [FLAT, STEEP], ids=["flat", "steep"])
-def test_the_choice_is_within_5_percent_of_the_best_fixed_number(table: dict[int, float]) -> None:
+def test_the_choice_is_no_slower_than_the_best_fixed_number(table: dict[int, float]) -> None:
     """Simulated rounds (seed 0): the drafter is too sure of itself, true chances are the square of its own."""
     rng = random.Random(0)
     pace, seconds = Pace(0.3, table), interpolated(table)
@@ -73,7 +88,8 @@ def test_the_choice_is_within_5_percent_of_the_best_fixed_number(table: dict[int
 
     adaptive = play(None)
 
-    assert adaptive >= 0.95 * max(play(nodes) for nodes in (1, 2, 4, 8, 16, 32))
+    # Where nodes cost next to nothing, all of them are best, and one percent is noise.
+    assert adaptive >= 0.99 * max(play(nodes) for nodes in (1, 2, 4, 8, 16, 32))
 
 
 def test_step_times_between_the_measured_ones_lie_between_and_never_fall() -> None:

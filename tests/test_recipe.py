@@ -15,7 +15,7 @@ from harness.cli import app
 from results.ledger import read_rows
 from results.provenance import digest_file
 
-MODELS = ("verifier", "unaligned", "aligned")
+MODELS = ("verifier", "unaligned", "aligned", "causal")
 
 
 @pytest.fixture(autouse=True)
@@ -23,9 +23,10 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models of a few thousand parameters and three steps a training."""
     small = dataclasses.replace(recipe.VERIFIER, hidden_size=32, intermediate_size=48, num_hidden_layers=2, head_dim=8)
     monkeypatch.setattr(recipe, "VERIFIER", small)
-    for name in ("VERIFIER_SCHEDULE", "RESTART_SCHEDULE", "UNALIGNED_SCHEDULE", "ALIGNED_SCHEDULE"):
+    schedules = ("VERIFIER", "LONG", "UNALIGNED", "ALIGNED", "CAUSAL")
+    for name in (f"{which}_SCHEDULE" for which in schedules):
         monkeypatch.setattr(recipe, name, Schedule(steps=3, learning_rate=1e-3))
-    monkeypatch.setattr(recipe, "DRAFTER_LAYERS", 1)
+    monkeypatch.setattr(recipe, "DRAFTER_LAYERS", (1,))
     monkeypatch.setattr(recipe, "ROLLOUT_TOKENS", 24)
     monkeypatch.setattr(embedded, "ROLLOUTS_PER_TEMPERATURE", 3)
     monkeypatch.setattr(embedded, "TOKENIZER_STORIES", 30)
@@ -47,7 +48,7 @@ def test_stages_that_end_after_every_step_give_the_weights_of_one_run(tmp_path: 
     while not build(tmp_path / "staged", 0.0):
         stages += 1
 
-    assert stages > 6
+    assert stages > 9
     assert digests(tmp_path / "staged") == digests(tmp_path / "once")
 
 

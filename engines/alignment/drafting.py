@@ -31,11 +31,18 @@ class DraftTraining:
     pad_id: int
 
 
-def drafter_from_verifier(verifier: Decoder, layers: int) -> Decoder:
-    """A decoder of the verifier's first layers, with its embeddings and last norm."""
-    drafter = Decoder(dataclasses.replace(verifier.config, num_hidden_layers=layers))
-    state = verifier.state_dict()
-    drafter.load_state_dict({name: state[name] for name in drafter.state_dict()})
+def drafter_from_verifier(verifier: Decoder, layers: int | Sequence[int]) -> Decoder:
+    """A decoder of some of the verifier's layers (a number: of its first ones), with its embeddings and last norm."""
+    taken = range(layers) if isinstance(layers, int) else layers
+    drafter = Decoder(dataclasses.replace(verifier.config, num_hidden_layers=len(taken)))
+    drafter.load_state_dict(
+        {name: parameter for name, parameter in verifier.state_dict().items() if not name.startswith("layers.")}
+        | {
+            f"layers.{place}.{name}": parameter
+            for place, layer in enumerate(taken)
+            for name, parameter in verifier.layers[layer].state_dict().items()
+        }
+    )
     return drafter
 
 

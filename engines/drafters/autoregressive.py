@@ -22,7 +22,7 @@ class AutoregressiveDrafting:
     def __init__(self, decoder: Decoder, speculation: Speculation, window: int, capacity: int, lanes: int) -> None:
         self.decoder, self.speculation, self.window = decoder, speculation, window
         # A lane far ahead of others is padded to their rows: an accepted run at most.
-        self.cache = KVCache(decoder.config, lanes, capacity + 2 * window + 2, decoder.embed.weight.dtype)
+        self.cache = KVCache(decoder.config, lanes, capacity + 2 * window + 2)
         self.held: list[list[int]] = [[] for _ in range(lanes)]
 
     def start(self, prefix: Prefix) -> None:

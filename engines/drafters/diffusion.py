@@ -79,7 +79,7 @@ class DiffusionDrafter:
         self.decoder, self.config, self.window = decoder, config, window
         self.prefix_cache = prefix_cache
         # A lane far ahead of others is padded to their rows: an accepted run and a window at most.
-        self.cache = KVCache(decoder.config, lanes, capacity + 2 * window + 2, decoder.embed.weight.dtype)
+        self.cache = KVCache(decoder.config, lanes, capacity + 2 * window + 2)
 
     @property
     def is_cached(self) -> bool:

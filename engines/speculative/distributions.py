@@ -7,6 +7,7 @@ Sources: top-p Holtzman et al. (2020); min-p Nguyen et al. (2024); repetition pe
 """
 
 import hashlib
+import math
 
 import torch
 from torch import Tensor
@@ -144,6 +145,35 @@ def keep_min_p(logs: Tensor, sampling: Sampling) -> Tensor:
         return logs
     floor = logs.amax(dim=-1, keepdim=True).exp() * sampling.min_p
     return torch.log_softmax(logs.masked_fill(logs.exp() < floor, NEVER), dim=-1)
+
+
+def border_gap(scores: Tensor, sampling: Sampling, token: int) -> float:
+    """How far log-probabilities would have to move for a cut-off to keep a token that it drops, or drop one it keeps.
+
+    That is the distance to the nearest token beyond the border, or, where it is nearer, to the border itself: the floor
+    of min-p; in top-p the place of a token above which the probability is near p. Moving every score by e moves the
+    log-odds of that probability by 2 e at most. Infinite without a cut-off.
+
+    Shapes:
+        scores: [V], bias and penalties applied
+    """
+    if sampling.temperature == 0:
+        return math.inf
+    logs = torch.log_softmax(scores.double() / sampling.temperature, dim=-1)
+    gaps = [math.inf]
+    for cut in (keep_top_k, keep_top_p, keep_min_p):
+        if cut is keep_top_p and sampling.top_p < 1:
+            ordered = logs.sort(descending=True).values
+            above = (ordered.exp().cumsum(dim=-1) - ordered.exp()).clamp(0.0, 1.0)
+            to_border = (torch.logit(above) - math.log(sampling.top_p / (1 - sampling.top_p))).abs() / 2
+            gaps += torch.maximum(to_border, (ordered - logs[token]).abs()).tolist()
+        if cut is keep_min_p and sampling.min_p > 0:
+            gaps.append(abs(float(logs[token] - logs.amax()) - math.log(sampling.min_p)))
+        left = cut(logs, sampling)
+        beyond = logs[((left > NEVER) != (left[token] > NEVER)) & (logs > NEVER)]
+        gaps += (logs[token] - beyond).abs().tolist()
+        logs = left
+    return min(gaps)
 
 
 def perturbed(scores: Tensor, sampling: Sampling, noise: Tensor | None) -> Tensor:

@@ -119,7 +119,9 @@ def draft_tree(marginals: Tensor, nodes: int, *, floor: float | None = None) -> 
             best: every beginning of the result is the best tree of its size
     """
     window = marginals.shape[0]
-    ranked = torch.log_softmax(marginals.float(), dim=-1).topk(min(nodes, marginals.shape[1]), dim=-1)
+    logs = torch.log_softmax(marginals.float(), dim=-1)
+    widest = marginals.shape[1] if floor is None else max(1, int((logs >= floor).sum(dim=-1).amax()))
+    ranked = logs.topk(min(nodes, widest), dim=-1)
     grown = Growth(ranked.indices.tolist(), ranked.values.tolist())
     if floor is None:
         node = ROOT

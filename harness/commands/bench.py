@@ -15,6 +15,7 @@ from harness.commands.bench_tables import (
     alpha_table,
     latency_table,
     needed_table,
+    ratio_table,
     rounds_table,
     speed_table,
     throughput_table,
@@ -39,6 +40,7 @@ def bench(
     *,
     temperature: float | None,
     problems: int | None,
+    against: str | None,
     json_file: Path | None,
     contexts: str | None,
     windows: str | None,
@@ -54,6 +56,7 @@ def bench(
         study = read_study(study_path or BENCH_STUDY, source)
         if temperature is not None:
             study = at_temperature(study, temperature)
+        check_against(study, against)
     console = Console(width=None if sys.stdout.isatty() else WIDTH, markup=False, highlight=False)
     try:
         if at_levels:
@@ -61,7 +64,7 @@ def bench(
         elif at_contexts or at_windows:
             found = bench_drafters(study, at_contexts, at_windows, console)
         else:
-            found = bench_arms(study, problems, console)
+            found = bench_arms(study, problems, against, console)
         if json_file:
             with plain_errors():
                 write_json(json_file, found)
@@ -70,8 +73,18 @@ def bench(
         raise typer.Exit(INTERRUPTED) from None
 
 
-def bench_arms(study: Study, most_problems: int | None, console: Console) -> dict[str, Any]:
-    """The arms on the same prompts: four tables a temperature."""
+def check_against(study: Study, against: str | None) -> None:
+    """Raise ValueError unless the arm that others are held against is one of the study's, and drafts."""
+    drafting = [arm.name for arm in study.arms if arm.speculation]
+    if against is not None and against not in drafting:
+        raise ValueError(
+            f"--against = {against!r} is not allowed; allowed: an arm of study {study.name!r} that drafts: "
+            f"{', '.join(drafting) or 'there is none'}"
+        )
+
+
+def bench_arms(study: Study, most_problems: int | None, against: str | None, console: Console) -> dict[str, Any]:
+    """The arms on the same prompts: four tables a temperature, five where an arm is named to hold them against."""
     with plain_errors():
         problems = list(study.build_task().problems())[:most_problems]
         measured = Bench(study, problems)
@@ -80,9 +93,9 @@ def bench_arms(study: Study, most_problems: int | None, console: Console) -> dic
         with plain_errors():
             measured.prepare()
             generations = measured.run(RequestBar())
-            results = measured.results(generations)
+            results = measured.results(generations, against)
         for temperature in sorted({each.cell.temperature for each in results}):
-            show(study, [each for each in results if each.cell.temperature == temperature], console)
+            show(study, [each for each in results if each.cell.temperature == temperature], against, console)
         failed = [each.completion.error for each in generations if each.completion.finish_reason == "error"]
         if failed:
             typer.echo(f"{len(failed)} requests failed and count in no number, the first: {failed[0]}", err=True)
@@ -106,11 +119,12 @@ def bench_levels(study: Study, most_problems: int | None, levels: Sequence[int],
     return {"throughput": [each.to_json() for each in measured], "provenance": collect_provenance(facts)}
 
 
-def show(study: Study, results: Sequence[ArmResult], console: Console) -> None:
+def show(study: Study, results: Sequence[ArmResult], against: str | None, console: Console) -> None:
     """The tables of one temperature."""
     for table in (
         speed_table(results, study.baseline),
         rounds_table(results),
+        *([ratio_table(results, against)] if against else []),
         alpha_table(results),
         needed_table(results),
     ):

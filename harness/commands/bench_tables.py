@@ -60,6 +60,19 @@ def rounds_table(results: Sequence[ArmResult]) -> Table:
     return table
 
 
+def ratio_table(results: Sequence[ArmResult], against: str) -> Table:
+    """Tau over another arm's."""
+    table = plain_table(
+        f"Tau over that of {against}",
+        "Ratio of the accepted draft tokens per round on the same problems; [95 % interval over problems].",
+        ("arm", "tau", "ratio"),
+    )
+    for each in results:
+        if each.cell.arm.speculation:
+            table.add_row(each.cell.arm.name, number(each.speeds["tau"]), interval(each.speeds, "tau_ratio"))
+    return table
+
+
 def alpha_table(results: Sequence[ArmResult]) -> Table:
     """Acceptance by position; of a wide window only some positions."""
     widest = max(len(each.acceptance.positions) for each in results)

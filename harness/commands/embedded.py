@@ -32,7 +32,7 @@ class Lines:
 def embedded(work: Path, threads: int, stage_minutes: float) -> None:
     """Go on with the recipe in `work` until it is complete or the minutes are spent."""
     from harness.embedded import build
-    from harness.model_card import CARD_FILE, write_card
+    from harness.model_card import CARD_FILE, DRAFTERS, write_card
 
     try:
         with plain_errors():
@@ -45,4 +45,4 @@ def embedded(work: Path, threads: int, stage_minutes: float) -> None:
         typer.echo(f"the stage is over; {work} keeps its state: the same command goes on")
         return
     typer.echo(write_card(work, threads))
-    typer.echo(f"to bundle them, copy verifier, unaligned, aligned and {CARD_FILE} of {work} to engines/embedded")
+    typer.echo(f"to bundle them, copy verifier, {', '.join(DRAFTERS)} and {CARD_FILE} of {work} to engines/embedded")
