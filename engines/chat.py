@@ -21,9 +21,13 @@ TEMPLATE_ALLOWED = "a text, or a list of texts with names, one of them 'default'
 
 
 class ChatTokenizer:
-    """Turns messages into prompt ids and generated ids into text."""
+    """Turns messages into prompt ids and generated ids into text.
 
-    def __init__(self, folder: Path) -> None:
+    thinking: handed to the chat template as `enable_thinking`; None: the template's own default
+    """
+
+    def __init__(self, folder: Path, *, thinking: bool | None = None) -> None:
+        self.thinking = thinking
         check_files(folder)
         vocab_size = vocabulary(folder)
         configured = configured_ends(folder, vocab_size)
@@ -51,9 +55,10 @@ class ChatTokenizer:
 
         Raises ValueError where the chat template refuses the messages, as some do those of a system.
         """
+        flags = {} if self.thinking is None else {"enable_thinking": self.thinking}
         try:
             text = self.tokenizer.apply_chat_template(
-                [dict(message) for message in messages], add_generation_prompt=True, tokenize=False
+                [dict(message) for message in messages], add_generation_prompt=True, tokenize=False, **flags
             )
         except (TemplateError, TypeError) as error:
             raise ValueError(f"the chat template refuses the messages: {error}") from None

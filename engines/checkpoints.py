@@ -269,10 +269,14 @@ def refuse_unused(weights: dict[str, Tensor], config: DecoderConfig, folder: Pat
 
 
 def save_decoder(decoder: Decoder, folder: Path, *, extra: dict[str, Any], dtype: torch.dtype = torch.bfloat16) -> None:
-    """Write a model directory of type qwen2; `extra` goes into config.json (special tokens, drafter's keys)."""
+    """Write a model directory; `extra` goes into config.json (special tokens, drafter's keys).
+
+    Its type is qwen2, or llama without attention bias. Raises ValueError for a shape that neither has, OSError where
+    the disk refuses the weights.
+    """
     c = decoder.config
-    if not c.attention_bias or c.head_dim * c.num_attention_heads != c.hidden_size:
-        raise ValueError(f"{folder}: only Qwen2's shape can be written (attention bias, head_dim = hidden / heads)")
+    if c.head_dim * c.num_attention_heads != c.hidden_size:
+        raise ValueError(f"{folder}: only the shapes of Qwen2 and Llama can be written (head_dim = hidden / heads)")
     state, parts = decoder.state_dict(), {}
     q_width, kv_width = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
     splits = {3: [q_width, kv_width, kv_width], 2: [c.intermediate_size] * 2, 1: None}
@@ -281,8 +285,8 @@ def save_decoder(decoder: Decoder, folder: Path, *, extra: dict[str, Any], dtype
         tensors = state[ours].split(sizes) if sizes else (state[ours],)
         parts.update({name: t.to(dtype).contiguous().clone() for name, t in zip(names, tensors, strict=True)})
     config = {
-        "architectures": ["Qwen2ForCausalLM"],
-        "model_type": "qwen2",
+        "architectures": ["Qwen2ForCausalLM" if c.attention_bias else "LlamaForCausalLM"],
+        "model_type": "qwen2" if c.attention_bias else "llama",
         "dtype": str(dtype).removeprefix("torch."),
         "vocab_size": c.vocab_size,
         "hidden_size": c.hidden_size,
@@ -300,7 +304,11 @@ def save_decoder(decoder: Decoder, folder: Path, *, extra: dict[str, Any], dtype
     }
     folder.mkdir(parents=True, exist_ok=True)
     scratch = folder / (WEIGHTS_FILE + ".partial")
-    save_file(parts, scratch, metadata={"format": "pt"})
+    try:
+        save_file(parts, scratch, metadata={"format": "pt"})
+    except SafetensorError as error:
+        scratch.unlink(missing_ok=True)
+        raise OSError(f"{folder / WEIGHTS_FILE}: the weights could not be written: {error}") from error
     scratch.chmod(0o644)  # safetensors writes for the owner alone; an installed model is for all users
     scratch.replace(folder / WEIGHTS_FILE)
     (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n")

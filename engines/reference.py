@@ -30,6 +30,7 @@ from engines.speculation import Speculation
 from engines.speculative.distributions import border_gap
 from engines.speculative.drafts import NO_DRAFT
 from engines.warming import warm_up
+from results.alignment import read_alignment
 from results.records import Completion
 
 DTYPES: dict[NumberFormat, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -51,10 +52,11 @@ class ReferenceEngine:
         drafter_format: NumberFormat | None = None,
         max_context: int | None = None,
         concurrency: int = 1,
+        thinking: bool | None = None,
     ) -> None:
         self.folder = resolve_model(model)
         read_config(self.folder)
-        self.chat = ChatTokenizer(self.folder)
+        self.chat = ChatTokenizer(self.folder, thinking=thinking)
         self.speculation, self.threads, self.concurrency = speculation, threads, concurrency
         self.number_format, self.drafter_format = number_format, drafter_format or number_format
         target = load_decoder(self.folder, DTYPES[number_format])
@@ -198,7 +200,10 @@ class ReferenceEngine:
             "chat_template": self.chat.template_digest,
             "torch": torch.__version__,
         }
+        if self.chat.thinking is not None:
+            described["thinking"] = self.chat.thinking
         if self.speculation:
+            described |= contaminated(self.speculation)
             digests = [model_digest(resolve_model(name)) for name in self.speculation.drafters]
             described["drafter_digest"] = digests[0] if len(digests) == 1 else digests
             described["drafter_format"] = self.drafter_format
@@ -209,6 +214,13 @@ class ReferenceEngine:
 
     def close(self) -> None:
         """Nothing outlives the object."""
+
+
+def contaminated(speculation: Speculation) -> dict[str, list[str]]:
+    """Names of drafters that were trained on evaluation problems; nothing where there are none."""
+    records = {name: read_alignment(resolve_model(name)) for name in speculation.drafters}
+    names = [name for name, record in records.items() if record and record.contamination == "contaminated"]
+    return {"contaminated_drafters": names} if names else {}
 
 
 def median_seconds(work: Callable[[], object]) -> float:

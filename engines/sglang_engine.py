@@ -19,6 +19,7 @@ from typing import Any
 from engines.chat import ChatTokenizer
 from engines.checkpoints import model_digest
 from engines.contract import BareForwards, EngineError, NumberFormat, Request, WarmUp
+from engines.drafters.loading import refuse_other_template
 from engines.sampling import Sampling, require
 from engines.serving.arguments import ServerArm, Value, device_of, refusal_of
 from engines.serving.client import Client, RefusedError
@@ -30,6 +31,7 @@ from engines.serving.resolved import check_server, resolved
 from engines.sglang_plugin.settings import NAME
 from engines.speculation import Speculation
 from engines.warming import warm_up
+from results.alignment import read_alignment
 from results.records import Completion
 
 FLUSH_SECONDS = 30.0
@@ -49,6 +51,7 @@ class SglangEngine:
         drafter_format: NumberFormat | None = None,
         threads: int = 1,
         max_context: int | None = None,
+        thinking: bool | None = None,
         concurrency: int = 1,
         server: Mapping[str, Value] | None = None,
         url: str | None = None,
@@ -66,11 +69,12 @@ class SglangEngine:
         allowed = f"number_format, {number_format!r}: SGLang has one format for target and drafter"
         require(drafter_format in (None, number_format), "drafter_format", drafter_format, allowed)
         self.model, self.drafter = find_model(model), None
-        self.chat = ChatTokenizer(self.model.folder)
+        self.chat = ChatTokenizer(self.model.folder, thinking=thinking)
         context = min(self.model.context, max_context or self.model.context)
         if speculation and speculation.drafters:
             self.drafter = find_model(speculation.drafters[0])
             check_drafter(self.drafter, self.model, speculation, context)
+            refuse_other_template(self.drafter.folder, self.chat, self.model.folder)
         device, more = device_of(server or {})
         self.arm = ServerArm(
             model=self.model.name,
@@ -223,8 +227,13 @@ class SglangEngine:
             "server_is_ours": self.process is not None,
             "server": resolved(self.info),
         }
+        if self.chat.thinking is not None:
+            described["thinking"] = self.chat.thinking
         if self.drafter:
             described["drafter_digest"] = digest(self.drafter)
+            record = read_alignment(self.drafter.folder)
+            if record and record.contamination == "contaminated":
+                described["contaminated_drafters"] = list(self.arm.speculation.drafters) if self.arm.speculation else []
         return described
 
     def close(self) -> None:

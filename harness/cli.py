@@ -68,6 +68,21 @@ def grade(study: StudyPath, out: OutPath = RUNS, source: SourcePath = None) -> N
     command.grade(study, out, source)
 
 
+@app.command("grade-file")
+def grade_file_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="Rows with id, response, and what they answer.")],
+    *,
+    task: Annotated[str, typer.Option(metavar="TASK", help="math500, gsm8k, gpqa, humaneval or arithmetic.")],
+    out: Annotated[Path, typer.Option("--out", metavar="VERDICTS.jsonl", help="Verdicts; what is there is kept.")],
+    source: SourcePath = None,
+    workers: Annotated[int | None, typer.Option(metavar="N", min=1, help="At once; default: all cores.")] = None,
+) -> None:
+    """Grade responses from anywhere; a second call grades what is missing."""
+    from harness.commands import grade_file as command
+
+    command.grade_file(task, file, out, source, workers)
+
+
 @app.command()
 def keep(study: StudyPath, out: OutPath = RUNS) -> None:
     """Copy a graded run beside its study.toml, to be committed."""
@@ -179,6 +194,88 @@ def embedded(
     from harness.commands import embedded as command
 
     command.embedded(work, threads, stage_minutes)
+
+
+@app.command()
+def align(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="TOML file of an alignment (docs/ALIGNMENT.md).")],
+    *,
+    work: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Work folder; default: align/NAME among the runs.")
+    ] = None,
+    out: OutPath = RUNS,
+    only: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Train this drafter; may be repeated.")] = None,
+    stage_minutes: Annotated[
+        float, typer.Option(min=0.1, help="End the training after this; call again to go on.")
+    ] = 90,
+    corpus_only: Annotated[
+        bool, typer.Option("--corpus-only", help="Write the verifier's texts, train nothing.")
+    ] = False,
+    allow_contaminated: Annotated[
+        bool, typer.Option("--allow-contaminated", help="Train on evaluation problems, and stamp what comes of it.")
+    ] = False,
+    packing: Annotated[bool, typer.Option("--packing", help="Only time packed windows against one a row.")] = False,
+) -> None:
+    """Align drafters with their verifier: texts, decontamination, training, checkpoints with a compute ledger."""
+    from harness.align import Limits
+    from harness.commands import align as command
+
+    limits = Limits(
+        stage_seconds=60 * stage_minutes,
+        only=tuple(only or ()),
+        corpus_only=corpus_only,
+        allow_contaminated=allow_contaminated,
+    )
+    command.align(config, work, out, limits, packing=packing)
+
+
+@app.command()
+def forecast(
+    drafter: Annotated[str, typer.Argument(metavar="DRAFTER", help="embedded:NAME or a model directory.")],
+    against: Annotated[str, typer.Option(metavar="VERIFIER", help="The verifier that it drafts for.")],
+    *,
+    task: Annotated[str, typer.Option(help="Whose problems the verifier continues.")] = "arithmetic",
+    source: Annotated[str | None, typer.Option(metavar="FILE", help="The task's local data file.")] = None,
+    problems: Annotated[int, typer.Option(metavar="N", min=1, help="The first N problems.")] = 24,
+    temperature: Annotated[list[float] | None, typer.Option(metavar="T", help="May be repeated; 0 and 1.")] = None,
+    max_tokens: Annotated[int, typer.Option(metavar="N", min=2, help="Longest answer.")] = 420,
+    window: Annotated[int, typer.Option(metavar="G", min=1, help="Tokens drafted per round.")] = 16,
+    shape: Annotated[str, typer.Option(help="chain, iid or tree.")] = "chain",
+    num_drafts: Annotated[int | None, typer.Option(metavar="K", min=2, help="Drafts of shape iid.")] = None,
+    nodes: Annotated[int | None, typer.Option(metavar="B", min=1, help="Nodes of shape tree.")] = None,
+    rule: Annotated[str, typer.Option(help="walk, leviathan, or paper with a chain.")] = "walk",
+    number_format: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "bfloat16",
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
+    measure: Annotated[bool, typer.Option(help="Decode the problems with the drafter, too.")] = True,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Forecast from texts of other seeds than are measured.")
+    ] = False,
+    json_file: JsonPath = None,
+) -> None:
+    """Forecast tau and speed-up from texts that the verifier writes alone; by default held against the engine."""
+    from harness.commands import forecast as command
+
+    command.forecast(
+        {
+            "drafter": drafter,
+            "window": window,
+            "shape": shape,
+            "num_drafts": num_drafts,
+            "nodes": nodes,
+            "rule": rule,
+        },
+        task=task,
+        options={"source": source} if source else {},
+        problems=problems,
+        json_file=json_file,
+        verifier=against,
+        temperatures=sorted(set(temperature or (0.0, 1.0))),
+        max_tokens=max_tokens,
+        number_format=number_format,
+        threads=threads,
+        measure=measure,
+        fresh=fresh,
+    )
 
 
 def main() -> None:

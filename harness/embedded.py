@@ -10,8 +10,10 @@ import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from engines.alignment.batches import fill_batch, rollout_batch
 from engines.alignment.examples import Example
-from engines.alignment.trainer import Progress, Schedule
+from engines.alignment.schedule import Schedule
+from engines.alignment.trainer import Progress
 from engines.chat import ChatTokenizer
 from engines.checkpoints import CONFIG_FILE
 from engines.embedded import recipe
@@ -45,18 +47,6 @@ def draw_example(chat: ChatTokenizer, rng: random.Random, num_events: int) -> Ex
     story = draw_side(rng, num_events, held_out=False)
     solution = worked_solution(story, rng) + str(chat.tokenizer.eos_token)
     return Example(question_ids(chat, story.question), list(chat.tokenizer.encode(solution, add_special_tokens=False)))
-
-
-def fill_batch(draw: Callable[[], Example], tokens: int) -> list[Example]:
-    """Examples until one more would pass `tokens` padded tokens."""
-    batch: list[Example] = []
-    width = 0
-    while True:
-        example = draw()
-        width = max(width, len(example.prompt_ids) + len(example.response_ids))
-        if batch and width * (len(batch) + 1) > tokens:
-            return batch
-        batch.append(example)
 
 
 def story_batch(chat: ChatTokenizer, step: int, schedule: Schedule, seed: int, tokens: int) -> list[Example]:
@@ -106,14 +96,6 @@ def verifier_solutions(
     """Solutions of the rest of the prompts; nothing is loaded when none is left."""
     if prompts:
         yield from recipe.verifier_rollouts(stage, chat, prompts, temperature=temperature, seed=seed)
-
-
-def rollout_batch(rollouts: list[Example], step: int, seed: int, tokens: int) -> list[Example]:
-    """The batch of a step from rollouts sorted by length: a run of neighbours from a random place."""
-    rng = random.Random(f"{seed}/{step}")
-    at = rng.randrange(len(rollouts))
-    order = iter(rollouts[at:] + rollouts[:at])
-    return fill_batch(lambda: next(order), tokens)
 
 
 def build(

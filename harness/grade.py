@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.budgets import Kept, replay
-from harness.plan import Job, Measured, plan_jobs, read_run
+from harness.plan import Job, Measured, option_order, plan_jobs, read_run
 from harness.study import Study
 from results.ledger import write_rows
 from results.records import Generation, Grade, Policy, Record
@@ -37,6 +37,7 @@ class Grader:
 
     def grade(self, problem: Problem, generation: Generation, kept: Kept, policy: Policy) -> Grade:
         """The verdict on what a budget kept."""
+        check_order(problem, generation)
         completion = generation.completion
         if completion.finish_reason == "error":
             return no_answer(f"the engine failed: {completion.error}")
@@ -68,6 +69,16 @@ class Grader:
                     tokens=kept.tokens,
                     cut=kept.cut,
                 )
+
+
+def check_order(problem: Problem, generation: Generation) -> None:
+    """Raise ValueError where the letters of a multiple choice mean something else now than the model was shown."""
+    shown, now = generation.option_order, option_order(problem)
+    if shown is not None and shown != now:
+        raise ValueError(
+            f"problem {problem.problem_id!r}: its options were shown in the order {shown}, and the task now has them "
+            f"in the order {now}; grade with the option_seed of the run"
+        )
 
 
 def no_answer(reason: str) -> Grade:

@@ -41,7 +41,14 @@ class Job:
             prompt_id=self.prompt_id,
             budget_seconds=self.request.budget_seconds,
             completion=completion,
+            option_order=option_order(self.problem),
         )
+
+
+def option_order(problem: Problem) -> str | None:
+    """The order in which a problem shows its options; None where it has none."""
+    order = problem.data.get("option_order")
+    return None if order is None else str(order)
 
 
 def request_seed(study_seed: int, problem_id: str, sample: int) -> int:

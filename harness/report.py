@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.grade import RECORDS_FILE, Graded
+from harness.stamps import contaminated_in, stamp
 from harness.study import Study
 from results.ledger import read_records
 from results.records import Policy
@@ -31,13 +32,12 @@ def draw_report(study: Study, graded: Graded, policy: Policy, folder: Path) -> R
 
     records = records_frame(read_records(folder / RECORDS_FILE))
     arms = [arm.name for arm in study.arms]
-    figures = folder / FIGURES_FOLDER
+    figures, warning = folder / FIGURES_FOLDER, stamp(contaminated_in(folder))
+    title = f"{study.title} ({warning})" if warning else study.title
     files: list[Path] = []
     for each in sorted(study.policies, key=lambda other: other != policy):
         name = "accuracy" if each == policy else f"accuracy_{each}"
-        files += draw_accuracy(
-            records, figures, clock=study.clock, policy=each, title=study.title, arms=arms, name=name
-        )
+        files += draw_accuracy(records, figures, clock=study.clock, policy=each, title=title, arms=arms, name=name)
     table = headline(
         generations_frame(graded.generations),
         records,
@@ -46,4 +46,5 @@ def draw_report(study: Study, graded: Graded, policy: Policy, folder: Path) -> R
         accuracy_clock=study.clock,
         arms=arms,
     )
-    return Report(headline=as_text(table), figure=files[0], files=(*files, *write_headline(table, figures)))
+    text = f"{warning}\n\n{as_text(table)}" if warning else as_text(table)
+    return Report(headline=text, figure=files[0], files=(*files, *write_headline(table, figures)))

@@ -57,6 +57,7 @@ class Study:
     task_options: Mapping[str, object]
     engine: str
     model: str
+    thinking: bool | None
     max_context: int | None
     max_tokens: int
     stop: tuple[str, ...]
@@ -98,7 +99,13 @@ class Study:
             | {"task": self.task, "engine": self.engine, "model": self.model, "max_context": self.max_context}
             | {"temperature": temperature, "max_tokens": self.max_tokens, "stop": self.stop, "seed": self.seed}
             | dict(self.law)
+            | self.template_flags
         )
+
+    @property
+    def template_flags(self) -> dict[str, bool]:
+        """The chat template's thinking flag, where the study sets it."""
+        return {} if self.thinking is None else {"thinking": self.thinking}
 
     def located(self, model: str) -> str:
         """A model's name as engines take it: a path where the study's folder has such a directory or file."""
@@ -115,7 +122,7 @@ class Study:
 
     def engine_settings(self, arm: Arm) -> dict[str, object]:
         """What the arm's engine is opened with, names located."""
-        settings = arm.engine_settings | {"max_context": self.max_context}
+        settings = arm.engine_settings | {"max_context": self.max_context} | self.template_flags
         if arm.speculation:
             drafter = arm.speculation.drafter
             located = self.located(drafter) if isinstance(drafter, str) else tuple(map(self.located, drafter))
@@ -167,7 +174,7 @@ def read_study(study: Path, source: Path | None = None) -> Study:
     engine_name = table(top, "engine", None).choice("name", tuple(catalog.ENGINES), "reference")
     served = catalog.ENGINES[engine_name].served
     engine = table(top, "engine", ENGINE_KEYS + (SERVED_ENGINE_KEYS if served else ()))
-    model = table(top, "model", ("path",))
+    model = table(top, "model", ("path", "thinking"))
     task = dict(table(top, "task", None).values)
     if source is not None:
         task["source"] = str(source.resolve())
@@ -180,6 +187,7 @@ def read_study(study: Path, source: Path | None = None) -> Study:
         task_options={key: value for key, value in task.items() if key != "name"},
         engine=engine_name,
         model=model.text("path"),
+        thinking=model.flag("thinking", default=False) if "thinking" in model else None,
         max_context=engine.whole("max_context", 1, 1) if "max_context" in engine else None,
         max_tokens=sampling.whole("max_tokens", 1024, 1),
         stop=sampling.texts("stop"),

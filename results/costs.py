@@ -72,6 +72,20 @@ def forward_flops(network: Network, rows: int, *, context: int = 0) -> int:
     return rows * (2 * network.matmul_parameters + 4 * network.layers * network.width * context)
 
 
+def training_flops(network: Network, rows: int, *, adapter_parameters: int | None = None) -> int:
+    """FLOPs of forward and backward over `rows` processed rows: 6 N a row where all weights are trained.
+
+    Where only adapters are (LoRA): 4 N a row for the frozen weights, whose own gradients are not formed, and 6 a row
+    for every parameter of the adapters. Raises ValueError for a negative number.
+    """
+    for name, value in (("rows", rows), ("adapter_parameters", adapter_parameters or 0)):
+        if value < 0:
+            raise ValueError(f"{name} = {value} is not allowed; allowed: a whole number >= 0")
+    if adapter_parameters is None:
+        return 6 * network.matmul_parameters * rows
+    return rows * (4 * network.matmul_parameters + 6 * adapter_parameters)
+
+
 def round_flops(
     target: Network, verify_rows: int, drafter: Network | None = None, draft_rows: int = 0, *, context: int = 0
 ) -> int:

@@ -78,6 +78,7 @@ class Generation:
     An arm at two temperatures is two arm_ids under one name.
 
     prompt_id:       digest of the chat that was continued
+    option_order:    multiple choice: the order in which the options were shown (see tasks/gpqa.py); left out elsewhere
     budget_seconds:  deadline under which it ran, on the clock `service`; None means without one
     """
 
@@ -90,6 +91,7 @@ class Generation:
     prompt_id: str = ""
     budget_seconds: float | None = None
     schema: int = SCHEMA
+    option_order: str | None = None
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -103,6 +105,8 @@ class Generation:
             columns[name] = [round(value, 7) for value in columns[name]]
         completion = {field.name: getattr(self.completion, field.name) for field in fields(Completion)}
         row = {field.name: getattr(self, field.name) for field in fields(self)}
+        if self.option_order is None:
+            del row["option_order"]
         return row | {"completion": completion | {"rounds": columns, "token_ids": list(self.completion.token_ids)}}
 
     @classmethod

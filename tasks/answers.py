@@ -1,56 +1,83 @@
 r"""Finding the answer in a response: the last complete \boxed{...}, else a closing phrase; None where there is none.
 
-Knows text only; whether an answer is right is for equivalence.py. An unfinished box at a cut never counts, and a letter
-is never guessed. What follows a closing </think> is looked at first, the whole response only if nothing stands there.
-A phrase ("The answer is 12") has no closing mark: at a cut it may be a prefix of what would have come, which is why
-prompts ask for a box.
+Knows text only; whether an answer is right is for equivalence.py, options are for letters.py. An unfinished box at a
+cut never counts, and an empty last box takes an earlier one back. Boxes joined by nothing but a comma, 'and' or 'or'
+are one answer in parts. What follows a closing </think> is looked at first, the whole response only if no answer stands
+there. A text that was cut by a budget is read the same way (policy `last`), or not at all (policy `strict`): a formula
+or number without box or phrase is never an answer, since it may be a step on the way. A phrase ("The answer is 12") has
+no closing mark: at a cut it may be a prefix of what would have come, which is why prompts ask for a box.
 """
 
 import re
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from results.records import Grade
 
 BOX_PARTS = re.compile(r"\\(?P<box>boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
 BARE_BOX = re.compile(r"\\boxed\s*(\d+)\b")
-TEXT_MACRO = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mathit|rm|bf)\s*\{([^{}]*)\}")
+# Between two boxes of one answer: separators, signs that begin or end mathematics, and the name of the second part.
+JOINT = re.compile(
+    r"(?:[\s$.]|\\[()\[\],;: ]|\\q?quad|(?P<joint>,|;|(?:\\text\s*\{\s*)?\b(?:and|or)\b(?:\s*\})?))*"
+    r"(?:[a-zA-Z](?:_\{?\w\}?)?\s*=)?\s*"
+)
+LONGEST_JOINT = 60
 CHAT_END = re.compile(r"<\|[a-z_]+\|>.*", re.DOTALL)
 
-# 'The final answer is: **', 'Answer:', 'Answer $': the answer follows, up to the end of the sentence or line.
-PHRASE = re.compile(r"(?i)\banswer\b(?:[^.:\n]{0,40}?\bis\b:?|[\s*]*[:=]|\s*(?=\$|\\\())[\s*]*")
+# 'The final answer is: **', 'Answer:', 'Answer $', and 'A:' or '####' at the start of the last line: the answer
+# follows, up to the end of the sentence or line.
+PHRASE = re.compile(
+    r"(?i:\banswer\b)(?:[^.:\n]{0,40}?\bis\b:?|[\s*]*[:=]|\s*(?=\$|\\\())[\s*]*|^(?:A:|####)[ \t]*(?=.+\Z)",
+    re.MULTILINE,
+)
 LONGEST = 2000  # characters of an answer given in a phrase
 SENTENCE = re.compile(rf".{{1,{LONGEST}}}?(?=\.?$|\.\s|\n)")
-MATHS = re.compile(r"\$([^$]+)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]")
+MATHS = re.compile(r"\$((?:\\.|[^\\$])+)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]")
+DISPLAY = re.compile(r"\\\[(.+?)\\\]|\$\$(.+?)\$\$", re.DOTALL)  # may go over several lines
+AND = re.compile(r"\s*(?:,\s*(?:and|or)\b|,|and\b|or\b)\s*")
 NUMBER_IN_PROSE = re.compile(r"\$?[-+]?\d[\d,]*(?:\.\d+)?(?:/\d+)?%?(?=\s+[a-z]{2,})")
-
-ANSWER_MARK = (
-    r"\banswer\b(?:\s+(?:is|seems|to|be|should|would|for|sure|option|choice))*+"
-    r"[\s*_>]*+[:=\-\u2013]?[\s*_]*+(?:option\s+)?"
-)
-CHOICE_MARK = (
-    r"\b(?:(?:final|correct|my)\s+(?:option|choice)(?:\s+is|:)|(?:hence|therefore|thus),?\s+(?:option|choice))\s*"
-)
-# Possessive quantifiers (+ at the end), so that a match cannot give a bracket back and overlook a second letter.
-LETTER = r"[(\[\"'$*_]{0,6}+(?P<letter>[{letters}])(?![\w\x27\u2019]|-\w)[)\]\"'$*_]{0,6}+"
-NO_SECOND = r"(?![ \t]*+(?:,|/|or\b|and\b|)[ \t]*+[(\[*]*+[{letters}]\b)"
-ARTICLE = re.compile(r"A +(?!(?:is|because|since|as|for|by|due|but|and|given|with|which)\b)[a-z]")
+STATED = re.compile(r"\b(?:is|are|equals)\b:?\s+(?=[$\\\d(+-])")
 
 
-def last_boxed(text: str) -> str | None:
-    r"""The content of the last complete \boxed{...} with balanced braces, or None; time linear in the text."""
-    latest: tuple[int, str] | None = None
-    opened: list[tuple[bool, int]] = []
+class Box(NamedTuple):
+    """A complete box: where it stands and what is in it."""
+
+    start: int
+    end: int
+    content: str
+
+
+def boxes(text: str) -> list[Box]:
+    """All complete boxes with balanced braces, by their start; time linear in the text."""
+    found: list[Box] = []
+    opened: list[tuple[int, int] | None] = []
     for part in BOX_PARTS.finditer(text):
         token = part.group()
         if part["box"] or token == "{":
-            opened.append((bool(part["box"]), part.end()))
-        elif token == "}" and opened:
-            is_box, start = opened.pop()
-            if is_box and (latest is None or start > latest[0]):
-                latest = start, text[start : part.start()].strip()
-    if latest is None and (bare := list(BARE_BOX.finditer(text))):
-        return bare[-1].group(1)
-    return latest[1] if latest else None
+            opened.append((part.start(), part.end()) if part["box"] else None)
+        elif token == "}" and opened and (box := opened.pop()):
+            found.append(Box(box[0], part.end(), text[box[1] : part.start()].strip()))
+    return sorted(found)
+
+
+def last_boxed(text: str) -> str | None:
+    r"""The content of the last complete \boxed{...}, or None; parts of one answer are joined by commas."""
+    found = boxes(text)
+    if not found:
+        bare = list(BARE_BOX.finditer(text))
+        return bare[-1].group(1) if bare else None
+    parts = [found.pop()]
+    while found and is_joint(text[found[-1].end : parts[0].start]):
+        parts.insert(0, found.pop())
+    return ", ".join(dict.fromkeys(part.content for part in parts))
+
+
+def is_joint(between: str) -> bool:
+    """Whether nothing but a separator stands between two boxes."""
+    if len(between) > LONGEST_JOINT:
+        return False
+    joint = JOINT.fullmatch(between)
+    return joint is not None and joint["joint"] is not None
 
 
 def views(response: str) -> Iterator[str]:
@@ -83,50 +110,43 @@ def without_marks(answer: str) -> str:
 
 
 def last_phrase(text: str) -> str | None:
-    """What follows the last 'answer is' or 'Answer:', in one sentence: its maths, its number, else all of it."""
+    """What follows the last 'answer is' or 'Answer:': a display, or in one sentence its maths, its number, else all."""
     text = CHAT_END.sub("", text).rstrip()
     ends = [mark.end() for mark in PHRASE.finditer(text)]
     found = next((sentence for end in reversed(ends) if (sentence := SENTENCE.match(text, end))), None)
     if found is None:
         return None
+    if display := DISPLAY.match(text, found.start()):
+        return (display[1] or display[2]).strip() or None
     rest = found.group().strip(" *")
-    if maths := list(MATHS.finditer(rest)):
-        return without_marks(maths[-1].group()) or None
-    number = NUMBER_IN_PROSE.match(rest)
-    return number.group() if number else rest or None
+    if r"\boxed" in rest or r"\fbox" in rest or not re.search(r"\w", rest):
+        return None
+    return first_stated(rest) or said_at_the_end(rest)
 
 
-def final_letter(response: str, letters: str = "ABCD") -> str | None:
-    """The option that a response chooses, or None where it chooses none, several, or one that is not offered.
-
-    Looked for in this order: a box, 'the answer is (C)' and its like, letters in bold if they agree, a lone letter.
-    """
-    one = (LETTER + NO_SECOND).replace("{letters}", letters)
-    marked = re.compile(rf"(?i:{ANSWER_MARK}|{CHOICE_MARK}){one}")
-
-    def find(text: str) -> str | None:
-        inside = re.match(one, plain(last_boxed(text) or ""))
-        if inside and not is_article(inside):
-            return inside["letter"]
-        if found := [match for match in marked.finditer(text) if not is_article(match)]:
-            return found[-1]["letter"]
-        bold = {match["letter"] for match in re.finditer(rf"\*\*{one}", text)}
-        if len(bold) == 1:
-            return bold.pop()
-        alone = re.fullmatch(one, text.strip().rstrip("."))
-        return alone["letter"] if alone else None
-
-    return first_found(response, find)
+def said_at_the_end(sentence: str) -> str | None:
+    """What follows the last 'is' in front of a number or maths, else the last maths, else all of it."""
+    if later := list(STATED.finditer(sentence)):
+        tail = sentence[later[-1].end() :]
+        return first_stated(tail) or tail
+    maths = list(MATHS.finditer(sentence))
+    return (without_marks(maths[-1].group()) if maths else sentence) or None
 
 
-def plain(boxed: str) -> str:
-    r"""A box's content without \text{} and its like, and without a leading 'Answer:'."""
-    return re.sub(r"(?i)^(?:answer|option)\s*:?\s*", "", TEXT_MACRO.sub(r"\1", boxed).strip())
-
-
-def is_article(found: re.Match[str]) -> bool:
-    """Whether the letter is rather the English article: a bare A before a word that goes on with a noun."""
-    return ARTICLE.match(found.string, found.start("letter")) is not None
+def first_stated(text: str) -> str | None:
+    """The maths at the start of a text, further parts behind 'and' or commas included, or the number there."""
+    parts: list[str] = []
+    place = 0
+    while maths := MATHS.match(text, place):
+        parts.append(without_marks(maths.group()))
+        joint = AND.match(text, maths.end())
+        if joint is None:
+            break
+        place = joint.end()
+    if parts:
+        return ", ".join(parts)
+    number = NUMBER_IN_PROSE.match(text)
+    return number.group() if number else None
 
 
 def grade_boxed_integer(response: str, gold: str) -> Grade:

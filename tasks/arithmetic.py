@@ -25,6 +25,7 @@ ORDINALS = ("First", "Second", "Third", "Fourth", "Fifth", "Sixth", "Seventh", "
 GAINS = ("finds", "buys", "wins", "gets")
 LOSSES = ("loses", "sells", "breaks", "drops")
 LARGEST = 99
+LONGEST_GOLD = 18  # characters
 HELD_OUT_SHARE = 8
 MOST_PROBLEMS = 10_000  # well below the number of different held-out questions, even of one event
 STEADY_SHARE, STEADY_POWER = 0.1, 4
@@ -230,3 +231,8 @@ class Arithmetic:
     def grade(self, problem: Problem, response: str) -> Grade:
         """Verdict on the last complete box."""
         return grade_boxed_integer(response, problem.gold)
+
+    def check_gold(self, gold: str) -> None:
+        """Raises ValueError for a gold that is no whole number."""
+        if not (gold.isascii() and gold.removeprefix("-").isdigit() and len(gold) <= LONGEST_GOLD):
+            raise ValueError(f"the gold {gold!r} is no whole number of at most {LONGEST_GOLD} digits")

@@ -5,7 +5,7 @@ Knows no model and no engine: a task gives chat messages, the engine applies the
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from results.records import Grade, Policy
 
@@ -49,4 +49,13 @@ class Task(Protocol):
 
     def grade(self, problem: Problem, response: str) -> Grade:
         """Verdict on the text that a budget kept. Never raises for anything that a model may write."""
+        ...
+
+
+@runtime_checkable
+class TakesGold(Protocol):
+    """A task that can grade a response against a gold alone, from wherever it comes."""
+
+    def check_gold(self, gold: str) -> None:
+        """Raises ValueError with what is wrong unless the grader can compare with `gold`."""
         ...

@@ -1,8 +1,9 @@
-"""The child process of equivalence.py: compares pairs of mathematical answers with math-verify, one JSON line each.
+"""The grading process of equivalence.py: answers JSON lines about pairs of answers until its input ends.
 
-Run by path, so that it imports nothing of this project. In: {"gold": text, "answer": text or null, "seconds": number}.
-Out: {"same": bool}, or {"error": text}; without an answer, whether the gold can be parsed. Whatever this process does
-not survive (an exhausted stack or memory, an endless loop) is for the parent to notice.
+Run by path. In: {"gold": text, "answer": text or null, "seconds": number}. Out: {"same": bool}, {"too_large": text},
+{"timeout": true} or {"error": text}; without an answer, whether the gold can be read. The process imports sympy once
+and forks: the child does the work under limits on memory and CPU time, and where the kernel ends it, the parent says so
+and forks another at once. Neither sympy's loops nor its C code can be interrupted from inside.
 """
 
 import ctypes
@@ -12,12 +13,13 @@ import os
 import resource
 import signal
 import sys
-import time
-from typing import Any, TextIO
+from pathlib import Path
+from typing import Any
 
 MEMORY_BYTES = 2 << 30
 PR_SET_PDEATHSIG = 1
-# What sympy and the LaTeX parser raise for odd input. Anything else ends this process, and the parent reports it.
+OUT_OF_TIME = signal.SIGPROF
+# What sympy and the LaTeX parser raise for odd input. Anything else ends the child, and the parent reports it.
 LIBRARY_ERRORS = (
     ArithmeticError,
     AttributeError,
@@ -30,60 +32,80 @@ LIBRARY_ERRORS = (
 )
 
 
-def die_with(parent: int) -> None:
-    """Makes the kernel end this process when the parent ends, however that happens (Linux; elsewhere a closed pipe)."""
+def verdict(job: dict[str, Any]) -> dict[str, Any]:
+    """The reply to one job."""
+    from tasks.answer_equality import can_be_read, same_answer
+    from tasks.operations import TooLargeError
+
+    try:
+        if job["answer"] is None:
+            return {"same": can_be_read(job["gold"])}
+        return {"same": same_answer(job["gold"], job["answer"])}
+    except TooLargeError as error:
+        return {"too_large": str(error)}
+    except LIBRARY_ERRORS as error:
+        return {"error": f"{type(error).__name__}: {error}"[:300]}
+
+
+def read_line(descriptor: int) -> bytes:
+    """One line; the asker sends one at a time. Empty at the end of the input."""
+    line = b""
+    while not line.endswith(b"\n"):
+        chunk = os.read(descriptor, 65536)
+        if not chunk:
+            return b""
+        line += chunk
+    return line
+
+
+def reply(channel: int, values: dict[str, Any]) -> None:
+    """One line to the asker."""
+    line = json.dumps(values).encode() + b"\n"
+    while line:
+        line = line[os.write(channel, line) :]
+
+
+def work(channel: int) -> None:
+    """The child: answers until the input ends, or until the kernel ends it."""
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        sys.exit("the parent ended before the child was ready")
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(OUT_OF_TIME, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    while line := read_line(0):
+        job = json.loads(line)
+        signal.setitimer(signal.ITIMER_PROF, job["seconds"])
+        answer = verdict(job)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        reply(channel, answer)
 
 
-def limit_cpu(seconds: float) -> None:
-    """Lets the kernel end this process (SIGXCPU) after `seconds` more of CPU time, rounded up."""
-    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-    resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time() + seconds) + 1, hard))
-
-
-def compare(gold: str, answer: str | None) -> bool:
-    """Whether math-verify takes `answer` for `gold`; without an answer, whether it can parse the gold."""
-    from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
-
-    def parsed(text: str) -> list[Any]:
-        kinds = [LatexExtractionConfig(boxed_match_priority=0), ExprExtractionConfig()]
-        # Its own timeouts are alarms that sympy and C code outlive: they are off, and the parent keeps the time.
-        return list(parse(rf"\boxed{{{text}}}", kinds, parsing_timeout=None, raise_on_error=True))
-
-    if answer is None:
-        return any(not isinstance(value, str) for value in parsed(gold))
-    return bool(verify(parsed(gold), parsed(answer), timeout_seconds=None, raise_on_error=True))
-
-
-def reply(channel: TextIO, **values: object) -> None:
-    """One line to the parent."""
-    channel.write(json.dumps(values) + "\n")
-    channel.flush()
+def serve(channel: int) -> None:
+    """The parent: keeps one child at work, and says how it ended."""
+    while True:
+        child = os.fork()
+        if child == 0:
+            work(channel)
+            os._exit(0)
+        ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if ended == 0:
+            return
+        timed_out = ended == -OUT_OF_TIME
+        reply(channel, {"timeout": True} if timed_out else {"error": f"the grading process ended ({ended})"})
 
 
 def main() -> None:
-    """Answers lines until the input ends."""
+    """Loads what grading needs, says so, and serves."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))
     # The replies get a descriptor of their own, so that a library that prints cannot spoil them.
-    channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    channel = os.dup(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    sys.excepthook = lambda kind, error, _: reply(channel, error=f"{kind.__name__}: {error}"[:300], fatal=True)
-    die_with(int(sys.argv[1]))
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     logging.disable(logging.CRITICAL)
-    compare("1", "1")  # imports now, so that no pair has to pay for it
-    reply(channel, ready=True)
-    for line in sys.stdin:
-        job = json.loads(line)
-        limit_cpu(job["seconds"])
-        try:
-            same = compare(job["gold"], job["answer"])
-        except LIBRARY_ERRORS as error:
-            reply(channel, error=f"{type(error).__name__}: {error}"[:300])
-        else:
-            reply(channel, same=same)
+    try:
+        ready = verdict({"gold": r"\sqrt{2}", "answer": r"\frac{2}{\sqrt{2}}"})
+    except ImportError as error:
+        ready = {"error": str(error)}
+    reply(channel, ready)
+    serve(channel)
 
 
 if __name__ == "__main__":

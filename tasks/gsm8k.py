@@ -19,6 +19,7 @@ from tasks.loading import Row, check_text, check_unique, check_whole, load_rows,
 
 INSTRUCTION = r"Think step by step, and put the final answer, a number, within \boxed{}."
 LONGEST = 200  # characters of an answer; what is longer is no number, and would be slow to search
+FRACTION = re.compile(r"\\[dt]?frac\s*\{(\d{1,18})\}\s*\{(\d{1,18})\}")
 NUMBER = re.compile(r"(?<!\d)(?<!\d[.,])-?(?:\d{1,3}(?:,\d{3})+|\d{1,18})(?:\.\d{1,18})?(?![\d,.]*\d)")
 
 
@@ -32,6 +33,7 @@ class Gsm8k:
     source: str = "openai/gsm8k"
     config: str | None = "main"
     split: str = "test"
+    revision: str | None = None  # commit of the hub's data set; None is its newest
     limit: int | None = None
     seed: int | None = None
 
@@ -43,7 +45,7 @@ class Gsm8k:
 
     def problems(self) -> Sequence[Problem]:
         """The chosen problems. Raises as `tasks.loading.load_rows`, and ValueError for an answer without a number."""
-        rows = load_rows(self.source, config=self.config, split=self.split)
+        rows = load_rows(self.source, config=self.config, split=self.split, revision=self.revision)
         chosen = select(rows, source=self.source, limit=self.limit, seed=self.seed)
         return check_unique([problem_of(row) for row in chosen], self.source)
 
@@ -57,6 +59,11 @@ class Gsm8k:
             return Grade(verdict="incorrect", answer=answer, reason="not one number")
         right = value == number_in(problem.gold)
         return Grade(verdict="correct" if right else "incorrect", answer=answer, reason=f"gold is {problem.gold}")
+
+    def check_gold(self, gold: str) -> None:
+        """Raises ValueError for a gold that is not one number."""
+        if number_in(gold) is None:
+            raise ValueError(f"the gold {gold!r} is not one number")
 
 
 def problem_of(row: Row) -> Problem:
@@ -75,5 +82,8 @@ def number_in(text: str) -> Decimal | None:
     r"""The only number in a text such as '\$1,200', '18 dollars' or 'x = -3.50'; None for none or several."""
     if len(text) > LONGEST:
         return None
+    if fraction := FRACTION.search(text):
+        below = Decimal(fraction[2])
+        return Decimal(fraction[1]) / below if below and not NUMBER.search(FRACTION.sub("", text)) else None
     numbers = NUMBER.findall(re.sub(r"\\[!,;: ]|[{}]", "", text))
     return Decimal(numbers[0].replace(",", "")) if len(numbers) == 1 else None

@@ -13,12 +13,15 @@ GATED = "gated on the hub"
 UNREACHABLE = "the hub cannot be reached, and no copy is in the cache; check the network"
 
 
-def load_hub(source: str, config: str | None, split: str, *, gated: bool, otherwise: str) -> list[dict[str, Any]]:
+def load_hub(
+    source: str, config: str | None, split: str, *, revision: str | None = None, gated: bool, otherwise: str
+) -> list[dict[str, Any]]:
     """The rows of a data set.
 
     Args:
         source: its id, org/name
         config, split: as on the hub
+        revision: a commit, branch or tag of the data set; None is its newest
         gated: whether it is known to be gated, so that an error can say so without the hub
         otherwise: what else a user can do, for errors
 
@@ -28,11 +31,12 @@ def load_hub(source: str, config: str | None, split: str, *, gated: bool, otherw
     """
     import datasets
 
-    place = f"{source} (config {config}, split {split})"
+    pinned = f", revision {revision}" if revision else ""
+    place = f"{source} (config {config}, split {split}{pinned})"
     obstacle = refusal(source)
     try:
         with offline(obstacle is not None):
-            return list(datasets.load_dataset(source, config, split=split).to_list())
+            return list(datasets.load_dataset(source, config, split=split, revision=revision).to_list())
     except (datasets.exceptions.DatasetsError, OSError) as error:
         if obstacle is None:
             obstacle = GATED if "gated" in str(error) else f"{reason(error)}; check the id and the network"

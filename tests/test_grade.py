@@ -157,3 +157,33 @@ def test_answers_cut_before_a_new_larger_budget_are_not_graded(study: Study, tmp
 def test_the_headlines_policy_is_the_tasks_where_the_study_has_it(study: Study) -> None:
     assert headline_policy(study, Doubling()) == "last"
     assert headline_policy(replace(study, policies=("strict",)), Doubling()) == "strict"
+
+
+def test_letters_that_mean_something_else_now_are_refused(study: Study) -> None:
+    problem = Problem(problem_id="q", messages=(), gold="B", data={"option_order": "1023"})
+    (job, *_) = plan_jobs(study, [problem])
+    generation = job.generation(
+        Completion(
+            request_id="r",
+            text="B",
+            token_ids=(1,),
+            prompt_tokens=1,
+            finish_reason="stop",
+            rounds=(Round(seconds=0.01, kept=1, chars=1),),
+        )
+    )
+    kept = Kept(text="B", tokens=1, cut=False, finished=True)
+    shuffled = replace(problem, data={"option_order": "0123"})
+
+    assert generation.to_json()["option_order"] == "1023"
+    with pytest.raises(ValueError, match="shown in the order 1023, and the task now has them in the order 0123"):
+        Grader(Doubling()).grade(shuffled, generation, kept, "last")
+
+
+def test_a_generation_without_options_has_no_word_of_them(study: Study) -> None:
+    job = plan_jobs(study, Doubling(num_problems=1).problems())[0]
+    generation = job.generation(
+        Completion(request_id="r", text="", token_ids=(), prompt_tokens=1, finish_reason="error", rounds=())
+    )
+
+    assert "option_order" not in generation.to_json()

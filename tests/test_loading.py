@@ -3,6 +3,7 @@
 import gzip
 import json
 import logging
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -176,7 +177,7 @@ def test_the_hub_is_asked_for_config_and_split(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     rows = load_rows("openai/gsm8k", config="main", split="test")
 
-    assert asked == [(("openai/gsm8k", "main"), {"split": "test"})]
+    assert asked == [(("openai/gsm8k", "main"), {"split": "test", "revision": None})]
     assert rows[2].where == "openai/gsm8k, row 3"
 
 
@@ -280,3 +281,46 @@ def test_a_repeated_problem_id_is_refused() -> None:
 
     with pytest.raises(ValueError, match="rows: problem id 'a' occurs again in problem 2"):
         check_unique(twins, "rows")
+
+
+def zipped(path: Path, members: dict[str, str]) -> str:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+    return str(path)
+
+
+def test_the_data_file_of_a_zip_is_read(tmp_path: Path) -> None:
+    source = zipped(tmp_path / "data.zip", {"set/rows.csv": "a,b\n1,x\n", "readme.txt": "hello"})
+    (row,) = load_rows(source)
+
+    assert (dict(row.values), row.where) == ({"a": "1", "b": "x"}, f"{source}/set/rows.csv, row 1")
+
+
+def test_the_config_chooses_among_the_files_of_a_zip(tmp_path: Path) -> None:
+    source = zipped(tmp_path / "data.zip", {"main.csv": "a\n1\n", "diamond.csv": "a\n2\n"})
+
+    assert load_rows(source, config="diamond")[0].text("a") == "2"
+    with pytest.raises(ValueError, match=r"data\.zip: one file of .* is needed .* found: main\.csv, diamond\.csv"):
+        load_rows(source, config="extended")
+
+
+def test_a_file_that_is_no_zip_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "data.zip").write_text("no archive", encoding="utf-8")
+
+    with pytest.raises(ValueError, match=r"data\.zip: damaged zip file"):
+        load_rows(str(tmp_path / "data.zip"))
+
+
+def test_a_revision_is_asked_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def load_dataset(*_: object, revision: object, **__: object) -> datasets.Dataset:
+        asked.append(revision)
+        return datasets.Dataset.from_list([{"a": 1}])
+
+    monkeypatch.setattr("tasks.hub.refusal", lambda source: None)
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    load_rows("o/d", revision="abc123")
+
+    assert asked == ["abc123"]

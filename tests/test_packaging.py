@@ -15,7 +15,7 @@ DISTRIBUTION = "streak-harness"
 ROOMS = ("harness", "engines", "tasks", "analysis", "results")
 EMBEDDED = "engines/embedded"
 STUDIES = "results/studies/"
-COMMANDS = ("run", "grade", "keep", "demo", "list", "bench", "audit", "embedded")
+COMMANDS = ("run", "grade", "keep", "demo", "list", "bench", "audit", "embedded", "align", "forecast")
 SLOW_TO_IMPORT = {"torch", "transformers", "datasets"}
 
 IMPORT_ALL_OF = """

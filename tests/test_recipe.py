@@ -7,7 +7,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from engines.alignment.trainer import Schedule
+from engines.alignment.schedule import Schedule
 from engines.checkpoints import WEIGHTS_FILE, load_decoder, read_drafter_config
 from engines.embedded import recipe
 from harness import embedded

@@ -16,7 +16,7 @@ import pytest
 
 from tasks.arithmetic import Arithmetic
 from tasks.contract import Problem, Task
-from tasks.gpqa import LETTERS, WRONG, Gpqa, balanced_letters
+from tasks.gpqa import LETTERS, WRONG, Gpqa, balanced_letters, gold_counts
 from tasks.gsm8k import Gsm8k, number_in
 from tasks.humaneval import HumanEval
 from tasks.math500 import Math500
@@ -209,6 +209,9 @@ def test_a_gsm8k_row_without_a_number_is_named(tmp_path: Path) -> None:
         (r"\$1{,}200", 1200),
         ("x = -3.50", -3.5),
         ("10%", 10),
+        (r"\frac{24}{2}", 12),
+        (r"\frac{1}{2}", 0.5),
+        (r"1\frac{1}{2}", None),
         ("1 or 2", None),
         ("none", None),
         ("9" * 50, None),
@@ -273,6 +276,36 @@ def test_a_gpqa_key_depends_on_seeds_and_not_on_the_limit(tmp_path: Path) -> Non
 )
 def test_gpqa_grades_the_letter(response: str, verdict: str) -> None:
     assert Gpqa().grade(Problem(problem_id="p", messages=(), gold="B"), response).verdict == verdict
+
+
+def test_gpqa_takes_the_text_of_an_option_for_its_letter(tmp_path: Path) -> None:
+    task = Gpqa(source=gpqa_file(tmp_path / "gpqa.csv", 4))
+    problem = task.problems()[2]
+
+    assert task.grade(problem, r"\boxed{right 2}").verdict == "correct"
+    assert task.grade(problem, "Answer: wrong 2a").verdict == "incorrect"
+
+
+def test_gpqa_keeps_the_order_of_its_options_without_their_texts(tmp_path: Path) -> None:
+    for problem in Gpqa(source=gpqa_file(tmp_path / "gpqa.csv", 8)).problems():
+        order = str(problem.data["option_order"])
+
+        assert sorted(order) == ["0", "1", "2", "3"]
+        assert LETTERS[order.index("0")] == problem.gold
+
+
+def test_gold_letters_are_counted() -> None:
+    problems = [Problem(problem_id=str(n), messages=(), gold=gold) for n, gold in enumerate("ABCDA")]
+
+    assert gold_counts(problems) == "gold letters: A 2, B 1, C 1, D 1"
+
+
+def test_gpqa_with_two_equal_options_names_the_row(tmp_path: Path) -> None:
+    path = tmp_path / "gpqa.csv"
+    path.write_text("Question,Correct Answer," + ",".join(WRONG) + "\nq,a,b,a,c\n", encoding="utf-8")
+
+    with pytest.raises(ValueError, match=r"gpqa\.csv, row 1: two options have the same text"):
+        Gpqa(source=str(path)).problems()
 
 
 def test_gpqa_without_access_says_what_to_do_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,10 @@ class TargetLaws:
             given = f"{tuple(self.tokens.shape)} and {tuple(self.logs.shape)}"
             raise ValueError(f"tokens and log-probabilities of the target's laws must have one shape, not {given}")
 
+    def to(self, device: torch.device) -> "TargetLaws":
+        """The same on a device."""
+        return TargetLaws(tokens=self.tokens.to(device), logs=self.logs.to(device))
+
 
 def top_laws(target_logs: Tensor, count: int) -> TargetLaws:
     """The `count` most likely tokens of full laws: [..., G, V] -> [..., G, count]."""

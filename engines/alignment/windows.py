@@ -1,8 +1,8 @@
 """Packed windows: one forward trains many windows of a sequence, each seeing just the prefix that it would see in use.
 
-Knows token ids only. Behind the L rows of the sequences (causal) stand A blocks, one per anchor. A block is laid out
-as the drafter's window is (engines/drafter.py): the bonus token at the anchor, then masks; its rows see the sequence
-before the anchor and the block itself. Letters: B sequences, A anchors, G window, W rows of a block.
+Knows token ids only. Behind the L rows of the sequences (causal) stand A blocks, one per anchor. A block is laid out as
+the drafter's window is (engines/drafters/diffusion.py): the bonus token at the anchor, then masks; its rows see the
+sequence before the anchor and the block itself. Letters: B sequences, A anchors, G window, W rows of a block.
 """
 
 from collections.abc import Sequence
@@ -44,23 +44,28 @@ def uniform_anchors(examples: Sequence[Example], count: int, generator: torch.Ge
 
 def window_targets(windows: Windows, window: int) -> tuple[Tensor, Tensor]:
     """The G tokens after every anchor and whether each lies within the sequence: both [B, A, G]."""
-    places = windows.anchors[..., None] + torch.arange(1, window + 1)
+    places = window_places(windows, window)
     valid = places < windows.lengths[:, None, None]
     inside = places.clamp(max=windows.ids.shape[1] - 1)
     return windows.ids.gather(1, inside.flatten(1)).view_as(places), valid
 
 
+def window_places(windows: Windows, window: int) -> Tensor:
+    """Where the G tokens after every anchor stand in their sequence: [B, A, G]."""
+    return windows.anchors[..., None] + torch.arange(1, window + 1, device=windows.anchors.device)
+
+
 def block_mask(anchors: Tensor, length: int, width: int) -> Tensor:
     """Additive mask of sequences and blocks: [B, 1, L + A*W, L + A*W]."""
     batch, count = anchors.shape
-    rows = length + count * width
-    mask = torch.full((batch, 1, rows, rows), HIDDEN)
+    rows, device = length + count * width, anchors.device
+    mask = torch.full((batch, 1, rows, rows), HIDDEN, device=device)
     mask[..., :length, :length] = causal_mask(length)
-    before = torch.arange(length) < anchors[..., None]
-    prefix = torch.zeros(before.shape).masked_fill_(~before, HIDDEN)
+    before = torch.arange(length, device=device) < anchors[..., None]
+    prefix = torch.zeros(before.shape, device=device).masked_fill_(~before, HIDDEN)
     mask[:, 0, length:, :length] = prefix.repeat_interleave(width, dim=1)
-    own = torch.block_diag(*[torch.ones(width, width)] * count)
-    mask[..., length:, length:] = torch.zeros(own.shape).masked_fill_(own == 0, HIDDEN)
+    own = torch.block_diag(*[torch.ones(width, width, device=device)] * count)
+    mask[..., length:, length:] = torch.zeros(own.shape, device=device).masked_fill_(own == 0, HIDDEN)
     return mask
 
 
@@ -77,8 +82,9 @@ def window_log_probs(decoder: Decoder, drafter: DrafterConfig, windows: Windows,
     filled = torch.where(shown, targets, drafter.mask_token_id)[..., : width - 1]
     bonus = windows.ids.gather(1, windows.anchors)[..., None]
     blocks = torch.cat((bonus, filled), dim=-1).flatten(1)
-    places = (windows.anchors[..., None] + torch.arange(width)).flatten(1)
-    positions = torch.cat((torch.arange(length).expand(batch, length), places), dim=1)
+    device = windows.ids.device
+    places = (windows.anchors[..., None] + torch.arange(width, device=device)).flatten(1)
+    positions = torch.cat((torch.arange(length, device=device).expand(batch, length), places), dim=1)
     hidden = decoder(torch.cat((windows.ids, blocks), dim=1), positions, block_mask(windows.anchors, length, width))
     rows = hidden[:, length:].view(batch, count, width, -1)[:, :, width - window :]
     return torch.log_softmax(decoder.logits(rows).float(), dim=-1)

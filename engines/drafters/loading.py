@@ -19,6 +19,7 @@ from engines.drafters.translated import TranslatedDrafting
 from engines.json_object import read_json
 from engines.models import resolve_model
 from engines.speculation import Speculation
+from results.alignment import read_alignment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,7 @@ def open_one(folder: Path, speculation: Speculation, host: Host) -> Drafter:
     shape, _ = read_config(folder)
     if not speculation.cross_tokenizer:
         refuse_other_tokens(folder, shape.vocab_size, host.folder, host.vocab_size)
+    refuse_other_template(folder, host.chat, host.folder)
     if shape.max_position_embeddings < host.context:
         raise ValueError(
             f"{folder}: the drafter's context of {shape.max_position_embeddings} tokens is shorter than the "
@@ -74,16 +76,29 @@ def open_one(folder: Path, speculation: Speculation, host: Host) -> Drafter:
     )
 
 
-def refuse_other_tokens(folder: Path, vocab_size: int, target: Path, target_vocab_size: int) -> None:
+def refuse_other_tokens(folder: Path, vocab_size: int, target: Path, target_size: int) -> None:
     """Raise ValueError where the drafter's tokens are not the target's; special ones may differ."""
     remedy = "they must be the same, or the arm needs cross_tokenizer = true"
-    if vocab_size != target_vocab_size:
+    if vocab_size != target_size:
         raise ValueError(
             f"{folder}: the drafter's vocabulary has {vocab_size} entries, that of the target {target} has "
-            f"{target_vocab_size}; {remedy}"
+            f"{target_size}; {remedy}"
         )
     if (folder / TOKENIZER_FILE).is_file() and words(folder) != words(target):
         raise ValueError(f"{folder}: the drafter's tokens are not those of the target {target}; {remedy}")
+
+
+def refuse_other_template(folder: Path, chat: ChatTokenizer, target: Path) -> None:
+    """Raise ValueError where the drafter was aligned under another chat template or thinking flag than is served."""
+    record = read_alignment(folder)
+    if record is None:
+        return
+    aligned, served = (record.chat_template, record.thinking), (chat.template_digest, chat.thinking)
+    if aligned != served:
+        raise ValueError(
+            f"{folder}: the drafter was aligned under chat template {aligned[0]} with thinking = {aligned[1]}, the "
+            f"target {target} is served under {served[0]} with thinking = {served[1]}; they must be the same"
+        )
 
 
 def words(folder: Path) -> object:

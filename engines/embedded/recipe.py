@@ -16,7 +16,8 @@ import torch
 from engines.alignment.drafting import DraftTraining, Objective, drafter_from_verifier, drafting_loss
 from engines.alignment.examples import Example
 from engines.alignment.rollouts import sample_rollouts
-from engines.alignment.trainer import Progress, Schedule, train
+from engines.alignment.schedule import Schedule
+from engines.alignment.trainer import Progress, train
 from engines.cache import DecoderConfig
 from engines.chat import ChatTokenizer
 from engines.checkpoints import DrafterConfig, load_decoder, save_decoder

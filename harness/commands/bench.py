@@ -25,6 +25,7 @@ from harness.commands.json_file import check_writable, write_json
 from harness.concurrency import Throughput, throughputs
 from harness.drafter_latency import latencies
 from harness.plan import Job
+from harness.stamps import contaminated_arms, stamp
 from harness.study import Study, at_temperature, read_study
 from results.provenance import collect_provenance
 from results.records import Generation
@@ -92,6 +93,10 @@ def bench_arms(study: Study, most_problems: int | None, against: str | None, con
         typer.echo(f"{study.title}: {len(measured.jobs)} requests to make; opening and warming up the engines")
         with plain_errors():
             measured.prepare()
+        warning = stamp(contaminated_arms(measured.facts.values()))
+        if warning:
+            console.print(warning)
+        with plain_errors():
             generations = measured.run(RequestBar())
             results = measured.results(generations, against)
         for temperature in sorted({each.cell.temperature for each in results}):

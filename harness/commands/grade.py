@@ -10,6 +10,7 @@ from harness.keep import restore_run
 from harness.report import Report, draw_report
 from harness.study import Study, read_study
 from tasks.contract import Problem, Task
+from tasks.gpqa import gold_counts
 
 
 def grade(study_path: Path, out: Path, source: Path | None) -> None:
@@ -31,6 +32,8 @@ def grade_and_report(study: Study, task: Task, problems: list[Problem], folder: 
         report = draw_report(study, graded, headline_policy(study, task), folder)
     typer.echo(f"\n{study.title}\n\n{report.headline}\n")
     typer.echo(coverage(graded))
+    if any("option_order" in problem.data for problem in problems):
+        typer.echo(gold_counts(problems))
     typer.echo(f"figure: {report.figure}")
     return graded, report
 

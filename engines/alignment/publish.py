@@ -1,0 +1,102 @@
+"""Where a training begins and what it leaves: parents as decoders, checkpoints as whole model directories.
+
+Knows model directories. A checkpoint is written beside its place and moved there when it is complete, so a directory
+of that name is whole or not there.
+"""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from engines.alignment.drafting import drafter_from_verifier
+from engines.chat import TOKENIZER_FILE, TOKENIZER_SETTINGS, ChatTokenizer
+from engines.checkpoints import DrafterConfig, load_decoder, read_config, read_drafter_config, save_decoder
+from engines.decoder import Decoder
+from engines.drafters.loading import refuse_other_tokens
+from results.alignment import RECORD_FILE, AlignmentRecord
+from results.ledger import write_rows
+
+TOKENIZER_FILES = (
+    TOKENIZER_FILE,
+    TOKENIZER_SETTINGS,
+    "chat_template.jinja",
+    "special_tokens_map.json",
+    "added_tokens.json",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """What a training begins with. The drafter reads its prefix causally from here on, whatever its parent did."""
+
+    decoder: Decoder
+    drafter: DrafterConfig
+
+
+def open_parent(
+    folder: Path, verifier: Path, *, layers: tuple[int, ...] | None, mask_token_id: int | None, window: int
+) -> Start:
+    """The parent as a decoder to train, in float32.
+
+    Args:
+        folder: a drafter's directory (also a stock one: Dream, DiffuCoder, DiffuLLaMA), or any model for `layers`
+        verifier: whose tokens the drafter must have
+        layers: those that are kept, by number from 0; None for all
+        mask_token_id: for a parent that has none; None: as its config or the verifier's tokenizer says
+
+    Raises:
+        ValueError, OSError: no such model, another vocabulary, no mask token.
+    """
+    shape, raw = read_config(folder)
+    refuse_other_tokens(folder, shape.vocab_size, verifier, read_config(verifier)[0].vocab_size)
+    if layers is not None and max(layers) >= shape.num_hidden_layers:
+        last = shape.num_hidden_layers - 1
+        raise ValueError(f"layers = {list(layers)} is not allowed; allowed: numbers from 0 to {last}, as {folder} has")
+    if raw.get("mask_token_id") is not None:
+        known = read_drafter_config(folder)
+        mask, shift = known.mask_token_id, known.logits_shift
+    else:
+        found = mask_token_id if mask_token_id is not None else ChatTokenizer(verifier).tokenizer.mask_token_id
+        if found is None or not 0 <= found < shape.vocab_size:
+            raise ValueError(
+                f"{folder}: mask_token_id = {found} is not allowed; a drafter needs a token of 0 to "
+                f"{shape.vocab_size - 1} that no text holds: set mask_token_id"
+            )
+        # A causal model's row predicts the token after it, and so its drafter's first row may as well.
+        mask, shift = int(found), 1
+    decoder = load_decoder(folder, torch.float32)
+    if layers is not None:
+        decoder = drafter_from_verifier(decoder, layers)
+    config = DrafterConfig(mask_token_id=mask, logits_shift=shift, prefix="causal", window=window)
+    return Start(decoder=decoder.requires_grad_(True), drafter=config)
+
+
+def publish(decoder: Decoder, drafter: DrafterConfig, verifier: Path, record: AlignmentRecord, folder: Path) -> None:
+    """Write a checkpoint: weights in bfloat16, configuration, the verifier's tokenizer, and alignment.json.
+
+    Raises OSError where the disk refuses it; what was in `folder` before is then still there.
+    """
+    scratch = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(scratch, ignore_errors=True)
+    try:
+        _, raw = read_config(verifier)
+        special = {key: raw[key] for key in ("eos_token_id", "pad_token_id") if raw.get(key) is not None}
+        keys = {
+            "mask_token_id": drafter.mask_token_id,
+            "logits_shift": drafter.logits_shift,
+            "draft_prefix": drafter.prefix,
+            "draft_window": drafter.window,
+        }
+        save_decoder(decoder, scratch, extra=special | keys)
+        for name in TOKENIZER_FILES:
+            if (verifier / name).is_file():
+                shutil.copyfile(verifier / name, scratch / name)
+        write_rows(scratch / RECORD_FILE, [record.to_json()])
+        shutil.rmtree(folder, ignore_errors=True)
+        scratch.rename(folder)
+    except OSError as error:
+        raise OSError(f"{folder}: the checkpoint could not be written: {error}") from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)

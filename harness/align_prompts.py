@@ -1,0 +1,158 @@
+"""Prompts of an alignment, and whether they carry evaluation problems: brings tasks to the corpus.
+
+A prompt is a chat and, for the comparison, its question alone, without the instruction that a task adds to each.
+"""
+
+import importlib
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import catalog
+from harness.align_config import AlignConfig, PromptsConfig
+from results.alignment import Verdict
+from results.ledger import write_rows
+from tasks.contract import Message, Problem
+from tasks.decontamination import Contamination, contamination
+
+REPORT_FILE = "contamination.json"
+MOST_SHOWN = 200
+"""Overlaps that a report lists one by one; all are counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """A chat to continue, its id, and the question in it."""
+
+    prompt_id: str
+    messages: Sequence[Message]
+    question: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """Prompts to train on, and what the comparison with the evaluation problems came to."""
+
+    prompts: tuple[Prompt, ...]
+    verdict: Verdict
+    overlapping: int
+    dropped: int
+
+
+def load_prompts(config: PromptsConfig) -> list[Prompt]:
+    """The prompts of a [prompts] table. Raises ValueError or OSError for whatever is wrong with their source."""
+    if config.task:
+        return task_prompts(config.task, config.options)
+    if config.file is not None:
+        return file_prompts(config, config.file)
+    return made_prompts(config)
+
+
+def made_prompts(config: PromptsConfig) -> list[Prompt]:
+    """Problems of the arithmetic task's training side, lengths in turns, no question twice."""
+    from tasks.arithmetic import draw_side
+
+    rng = random.Random(f"prompts/{config.seed}")
+    lengths = range(config.min_events, config.max_events + 1)
+    questions: dict[str, None] = {}
+    while len(questions) < config.num:
+        questions[draw_side(rng, lengths[len(questions) % len(lengths)], held_out=False).question] = None
+    return [
+        Prompt(
+            prompt_id=f"arithmetic-training/{config.seed}/{index:05d}",
+            messages=({"role": "user", "content": question},),
+            question=without_instruction("arithmetic", question),
+        )
+        for index, question in enumerate(questions)
+    ]
+
+
+def file_prompts(config: PromptsConfig, path: Path) -> list[Prompt]:
+    """The first `num` rows of a local file, the question being in one column."""
+    from tasks.loading import load_rows
+
+    prompts = []
+    for row in load_rows(str(path))[: config.num]:
+        question = row.text(config.column)
+        text = f"{question}\n\n{config.instruction}" if config.instruction else question
+        chat = ({"role": "user", "content": text},)
+        prompts.append(Prompt(prompt_id=f"{path.name}/{row.number:06d}", messages=chat, question=question))
+    return prompts
+
+
+def task_prompts(name: str, options: Mapping[str, object]) -> list[Prompt]:
+    """The problems of a task."""
+    return [
+        Prompt(prompt_id=each.problem_id, messages=each.messages, question=question_of(name, each))
+        for each in catalog.build_task(name, options).problems()
+    ]
+
+
+def question_of(task: str, problem: Problem) -> str:
+    """What the user asks, without the task's instruction."""
+    asked = "\n".join(message["content"] for message in problem.messages if message["role"] == "user")
+    return without_instruction(task, asked)
+
+
+def without_instruction(task: str, text: str) -> str:
+    """A text without the instruction that the task adds to every prompt, which would count as overlap."""
+    module = importlib.import_module(catalog.TASKS[task].module)
+    return text.replace(module.INSTRUCTION, "").strip()
+
+
+def check_prompts(config: AlignConfig, prompts: Sequence[Prompt], *, allow: bool, folder: Path) -> Checked:
+    """Compare the prompts with every evaluation problem, and write the report.
+
+    Overlapping prompts are left out where the file says so, kept and stamped where `allow` is set, and otherwise
+    refused.
+
+    Raises:
+        ValueError: an overlap, or nothing left to train on.
+    """
+    if not config.evaluation:
+        if not allow:
+            raise ValueError(
+                f"{config.path}: no [evaluation.NAME]: name the tasks that the drafter will be judged by, so that "
+                "their problems can be kept out of training; or pass --allow-contaminated"
+            )
+        return Checked(prompts=tuple(prompts), verdict="not_checked", overlapping=0, dropped=0)
+    found = contamination(
+        ((prompt.prompt_id, prompt.question) for prompt in prompts),
+        [
+            (each.prompt_id, each.question)
+            for task, options in config.evaluation
+            for each in task_prompts(task, options)
+        ],
+    )
+    hit = found.contaminated
+    write_rows(folder / REPORT_FILE, [report(found)])
+    if hit and allow:
+        return Checked(prompts=tuple(prompts), verdict="contaminated", overlapping=len(hit), dropped=0)
+    if hit and not config.drop_overlaps:
+        first = found.overlaps[0]
+        raise ValueError(
+            f"{config.path}: {len(hit)} of {len(prompts)} training prompts overlap with evaluation problems, the "
+            f"first: {first.training_id} with {first.evaluation_id} in {first.passage!r} (all in "
+            f"{folder / REPORT_FILE}); set drop_overlaps = true in [evaluation], or pass --allow-contaminated"
+        )
+    kept = tuple(prompt for prompt in prompts if prompt.prompt_id not in hit)
+    if not kept:
+        raise ValueError(f"{config.path}: all {len(prompts)} training prompts overlap with evaluation problems")
+    return Checked(prompts=kept, verdict="clean", overlapping=0, dropped=len(hit))
+
+
+def report(found: Contamination) -> dict[str, Any]:
+    """What was compared and found, as plain values."""
+    return {
+        "training_prompts": found.training_count,
+        "evaluation_problems": found.evaluation_count,
+        "compared_as_wholes": found.compared_as_wholes,
+        "overlapping_prompts": len(found.contaminated),
+        "overlaps": len(found.overlaps),
+        "listed": [
+            {"training": each.training_id, "evaluation": each.evaluation_id, "passage": each.passage}
+            for each in found.overlaps[:MOST_SHOWN]
+        ],
+    }

@@ -1,0 +1,111 @@
+"""`streak align`: a drafter aligned with its verifier, from prompts to checkpoints, as a TOML file says."""
+
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from engines.alignment import ranks
+from engines.alignment.evaluation import Evaluation
+from engines.alignment.packing import time_packing
+from engines.alignment.trainer import Progress as StepProgress
+from harness.align import Alignment, Limits
+from harness.align_config import read_align
+from harness.commands.exits import BAD_INPUT, INTERRUPTED, one_line, plain_errors, refuse_file
+
+STEPS_A_LINE, TEXTS_A_LINE = 25, 100
+
+
+def align(config_path: Path, work: Path | None, runs: Path, limits: Limits, *, packing: bool) -> None:
+    """Do what is missing of an alignment; the same command goes on after an interrupt or an ended stage."""
+    ranks.join()
+    shown = Shown()
+    try:
+        with plain_errors():
+            config = read_align(config_path)
+            folder = work or runs / "align" / config.name
+            refuse_file("--work", folder)
+            alignment = Alignment(config, folder, limits, shown)
+            if packing:
+                typer.echo(time_packing(alignment.setups[0], alignment.verifier).describe())
+                return
+            done = alignment.run()
+    except FloatingPointError as error:
+        typer.echo(f"streak: {one_line(error)}", err=True)
+        raise typer.Exit(BAD_INPUT) from None
+    except KeyboardInterrupt:
+        typer.echo("streak: interrupted; what is done is kept, and the same command goes on", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    finally:
+        shown.close()
+        ranks.leave()
+    if ranks.rank() == 0:
+        typer.echo(f"{folder}: complete" if done else f"the stage is over; {folder} keeps it: the same command goes on")
+
+
+class Shown:
+    """A bar on a terminal, with what is left, loss and expected streak; a line now and then elsewhere."""
+
+    def __init__(self) -> None:
+        console = Console(stderr=True)
+        self._is_first = ranks.rank() == 0
+        self._has_bar = console.is_terminal and self._is_first
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=console,
+        )
+        self._task = self._bar.add_task("", total=None)
+        self._what, self._total, self._count = "", 0, 0
+        self._losses: list[float] = []
+        if self._has_bar:
+            self._bar.start()
+
+    def begin(self, what: str, total: int) -> None:
+        """Another part of the work."""
+        self._what, self._total, self._count = what, total, 0
+        self._losses.clear()
+        self._bar.reset(self._task, description=what, total=total)
+        self.say(f"{what}: {total} to do")
+
+    def text(self) -> None:
+        """A text was written or scored."""
+        self._count += 1
+        self._bar.update(self._task, completed=self._count)
+        if self._count % TEXTS_A_LINE == 0:
+            self.say(f"{self._what}: {self._count} of {self._total}")
+
+    def step(self, progress: StepProgress, streak: float) -> None:
+        """A step was made."""
+        self._losses.append(progress.loss)
+        mean = sum(self._losses) / len(self._losses)
+        words = f"{self._what}: loss {mean:.4f}, streak {streak:.2f}"
+        self._bar.update(self._task, completed=progress.step, description=words)
+        if progress.step % STEPS_A_LINE == 0 or progress.step == progress.steps:
+            left = progress.seconds / progress.step * (progress.steps - progress.step)
+            self.say(f"{words}, step {progress.step} of {progress.steps}, {progress.seconds:.0f} s, {left:.0f} s left")
+            self._losses.clear()
+
+    def evaluation(self, name: str, found: Evaluation) -> None:
+        """A drafter was judged."""
+        taus = ", ".join(
+            f"tau {each.tau:.2f} at T={temperature:g} ({each.rounds} rounds)"
+            for temperature, each in found.by_temperature.items()
+        )
+        line = f"{name}: step {found.step}: {taus}, expected streak {found.expected_streak:.2f} at uniform places"
+        if self._has_bar:
+            self._bar.console.print(line, highlight=False)
+        self.say(line)
+
+    def say(self, line: str) -> None:
+        """A line, where there is no bar."""
+        if not self._has_bar and self._is_first:
+            typer.echo(line)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._has_bar:
+            self._bar.stop()

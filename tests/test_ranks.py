@@ -1,0 +1,67 @@
+"""Training on several ranks (torchrun, gloo on the CPU): the loss curve and the weights of one process."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner, Result
+
+from engines.alignment import ranks
+from engines.alignment.stages import LOSSES_FILE
+from engines.checkpoints import load_decoder
+from harness.cli import app
+from results.ledger import read_rows
+from small_alignment import write_alignment
+
+ROOT = Path(__file__).parents[1]
+LAUNCH = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+
+
+def losses(work: Path) -> list[float]:
+    return [row["loss"] for row in read_rows(work / "first-training" / LOSSES_FILE)]
+
+
+def align(config: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["align", str(config), "--work", str(config.parent / "work"), *arguments])
+
+
+def align_on_two_ranks(config: Path) -> subprocess.CompletedProcess[str]:
+    program = config.parent / "program.py"
+    program.write_text("from harness.cli import main\nmain()\n")
+    command = [*LAUNCH, str(program), "align", str(config), "--work", str(config.parent / "work")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+
+
+ADAMW = (("steps = 4", 'steps = 3\noptimizer = "adamw"'), ("evaluate_every = 2\n", ""))
+
+
+def test_two_ranks_make_the_steps_of_one_process_with_two_batches_a_step(tmp_path: Path) -> None:
+    one = write_alignment(tmp_path / "one", *ADAMW, ("anchors = 4", "anchors = 4\naccumulate = 2"))
+    two = write_alignment(tmp_path / "two", *ADAMW)
+    assert align(one).exit_code == 0
+    assert align(two, "--corpus-only").exit_code == 0
+
+    done = align_on_two_ranks(two)
+
+    assert done.returncode == 0, done.stderr
+    assert losses(tmp_path / "two/work") == pytest.approx(losses(tmp_path / "one/work"), rel=2e-3)
+    first, second = (
+        load_decoder(tmp_path / name / "work/first", torch.float32).state_dict() for name in ("one", "two")
+    )
+    assert torch.allclose(first["layers.0.out.weight"], second["layers.0.out.weight"], atol=5e-3)
+    counted = [json.loads((tmp_path / name / "work/first/alignment.json").read_text()) for name in ("one", "two")]
+    assert counted[0]["training_rows"] == counted[1]["training_rows"]
+
+
+def test_several_ranks_do_not_write_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "count", lambda: 2)
+
+    result = align(write_alignment(tmp_path))
+
+    assert result.exit_code == 2
+    assert "12 texts are missing; write them first: streak align --corpus-only" in result.stderr
