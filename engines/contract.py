@@ -1,6 +1,6 @@
 """What an engine is to Streak: requests in, completions with per-round times out; plain values only, no tensors.
 
-Knows no task and no study. The engine that is there: engines/reference.py.
+Knows no task and no study. The engines that are there: engines/reference.py and engines/sglang_engine.py.
 """
 
 import math
@@ -13,6 +13,10 @@ from results.records import Completion
 
 NumberFormat = Literal["float32", "bfloat16"]
 NUMBER_FORMATS: tuple[NumberFormat, ...] = get_args(NumberFormat)
+
+
+class EngineError(OSError):
+    """The engine itself cannot go on, as where its server dies; no request is to blame."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +60,10 @@ class Engine(Protocol):
         ...
 
     def stream(self, requests: Iterable[Request]) -> Iterator[Completion]:
-        """Completions as they finish; a request that fails is one with finish_reason `error`, not an exception."""
+        """Completions as they finish; a request that fails is one with finish_reason `error`, not an exception.
+
+        Raises EngineError where the engine itself cannot go on; what was under way is lost.
+        """
         ...
 
     def token_gap(self, request: Request, prefix: Sequence[int], first: int, second: int) -> float:
@@ -67,10 +74,10 @@ class Engine(Protocol):
         """
         ...
 
-    def bare_forwards(self, context: int, nodes: int) -> BareForwards:
+    def bare_forwards(self, context: int, nodes: int) -> BareForwards | None:
         """Time drafting, and verifying `nodes` drafted tokens (0: a plain step), after `context` tokens.
 
-        Raises ValueError, naming the limit, where they do not fit.
+        None where the engine cannot time them apart. Raises ValueError, naming the limit, where they do not fit.
         """
         ...
 

@@ -8,7 +8,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import cycle, islice, pairwise
+from itertools import islice
 from typing import Any
 
 import torch
@@ -29,11 +29,11 @@ from engines.pace import WIDTHS, Pace
 from engines.speculation import Speculation
 from engines.speculative.distributions import border_gap
 from engines.speculative.drafts import NO_DRAFT
+from engines.warming import warm_up
 from results.alignment import read_alignment
 from results.records import Completion
 
 DTYPES: dict[NumberFormat, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-WARM_UP_WINDOW, WARM_UP_TOLERANCE, WARM_UP_ROUNDS = 20, 0.03, 200
 UNTIMED_CALLS, TIMED_CALLS = 2, 9
 PACE_CONTEXT = 256
 """Tokens before the windows whose step times `auto` goes by, or half the context where it is shorter."""
@@ -142,27 +142,8 @@ class ReferenceEngine:
         return completion
 
     def warm_up(self, requests: Iterable[Request]) -> WarmUp:
-        """Decode until the median time of 20 rounds moves by less than 3 %, at most 200 rounds."""
-        turns = cycle(requests)
-        seconds: list[float] = []
-        medians: list[float] = []
-        fruitless = 0
-        while len(seconds) < WARM_UP_ROUNDS and fruitless < WARM_UP_WINDOW:
-            completions = list(self.stream(islice(turns, self.concurrency)))
-            # A prompt without room, or an answer of one token, has no round to time; the study records it as it is.
-            fruitless = 0 if any(len(completion.rounds) > 1 for completion in completions) else fruitless + 1
-            for completion in completions:
-                marks = [r.seconds for r in completion.rounds]
-                seconds += [after - before for before, after in pairwise(marks)]
-            medians = [
-                statistics.median(seconds[at : at + WARM_UP_WINDOW])
-                for at in range(0, len(seconds) - WARM_UP_WINDOW + 1, WARM_UP_WINDOW)
-            ]
-            if len(medians) >= 2 and abs(medians[-1] / medians[-2] - 1) < WARM_UP_TOLERANCE:
-                return WarmUp(rounds=len(seconds), settled=True, median_round_seconds=medians[-1])
-        return WarmUp(
-            rounds=len(seconds), settled=False, median_round_seconds=statistics.median(seconds) if seconds else 0.0
-        )
+        """Decode until the step time settles."""
+        return warm_up(self.stream, requests, self.concurrency)
 
     def bare_forwards(self, context: int, nodes: int) -> BareForwards:
         """Median seconds of drafting, and of verifying `nodes` drafted tokens, after `context` tokens.

@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from engines.contract import Engine
+from harness.arms import Arm
 from harness.audit import EPSILON, Divergence, Explained, Identity, explain, identity
 from harness.generate import OpenEngine, complete, open_engine, open_named
 from harness.plan import plan_jobs
-from harness.study import Arm, Cell, Study
+from harness.study import Cell, Study
 from results.records import Generation
 from tasks.contract import Problem
 
@@ -75,18 +76,23 @@ def group_cells(study: Study) -> tuple[list[Group], list[Uncompared]]:
 
 def drafts(cell: Cell) -> bool:
     """Whether the arm speculates."""
-    return cell.arm.speculation is not None
+    return cell.arm.drafts
 
 
 def follows_seed(cell: Cell) -> bool:
     """Whether the cell's tokens are the target's own, given the request's seed."""
-    speculation = cell.arm.speculation
-    return cell.temperature == 0 or speculation is None or not speculation.weighs_draft_law
+    arm, speculation = cell.arm, cell.arm.speculation
+    if cell.temperature == 0 or not arm.drafts:
+        return True
+    # A server's own ways to draft accept by coins of their own; ours follows the target's draws there too.
+    if arm.serving and (speculation is None or speculation.drafting != "diffusion"):
+        return False
+    return speculation is not None and not speculation.weighs_draft_law
 
 
 def rule_of(cell: Cell) -> str:
     """The verification rule of an arm that drafts."""
-    return cell.arm.speculation.rule if cell.arm.speculation else "none"
+    return cell.arm.speculation.rule if cell.arm.speculation else "of the server"
 
 
 def undeadlined(study: Study) -> Study:

@@ -1,8 +1,8 @@
 """The bench: a study's arms on the same prompts, timed in memory, and what their seconds say of speculation.
 
 Grades nothing and writes nothing. All engines are open and warm; requests are made one by one in the plan's order
-(A B B A). Beside each answer the forwards of its mean round are timed alone: what is left between them and the
-measured seconds is not the models'. Clock `decode`.
+(A B B A), or arm by arm where a study says that its engines do not fit side by side. Beside each answer the forwards of
+its mean round are timed alone: what is left between them and the measured seconds is not the models'. Clock `decode`.
 """
 
 import math
@@ -15,10 +15,19 @@ from statistics import fmean
 from typing import Any
 
 from engines.contract import BareForwards, Engine
-from engines.speculation import LARGEST_WINDOW
-from harness.generate import WARM_UP_PROBLEMS, OpenEngine, Progress, complete, engine_id, open_engine, open_named
+from harness.arms import Arm, window_of
+from harness.generate import (
+    WARM_UP_PROBLEMS,
+    OpenEngine,
+    Progress,
+    complete,
+    engine_id,
+    open_engine,
+    open_named,
+    parts,
+)
 from harness.plan import plan_jobs
-from harness.study import Arm, Cell, Study
+from harness.study import Cell, Study
 from results.acceptance import Acceptance, acceptance
 from results.costs import break_even_tau, needed_tau, speed_limit
 from results.provenance import collect_provenance
@@ -56,7 +65,7 @@ class ArmResult:
     """What the bench found for an arm at one temperature.
 
     speeds:     its row of analysis.headline
-    bare:       None where it made no round, or where the baseline itself speculates
+    bare:       None where it made no round, where the baseline itself speculates, or the engine times no forwards
     Numbers that cannot be computed are NaN here and null in JSON.
     """
 
@@ -143,7 +152,8 @@ class Bench:
     def __init__(self, study: Study, problems: Sequence[Problem], open_engine: OpenEngine = open_engine) -> None:
         self.study = study
         # Without the study's deadlines: a bench times whole answers, of slow arms and fast ones alike.
-        self.jobs = plan_jobs(replace(study, budgets=(math.inf,)), problems)
+        undeadlined = replace(study, budgets=(math.inf,))
+        self.jobs = [job for part in parts(undeadlined) for job in plan_jobs(part, problems)]
         self.facts: dict[str, dict[str, Any]] = {}
         self._open_engine = open_engine
         self._names = {arm.name: engine_id(study, arm) for arm in study.arms}
@@ -152,8 +162,12 @@ class Bench:
         self._stack = ExitStack()
 
     def prepare(self) -> None:
-        """Open and warm up all engines. Raises ValueError for whatever is wrong with a model."""
-        for arm in self.study.arms:
+        """Open and warm up the engines that stand side by side. Raises ValueError for what is wrong with a model."""
+        if self.study.interleave:
+            self._open(self.study.arms)
+
+    def _open(self, arms: Sequence[Arm]) -> None:
+        for arm in arms:
             name = self._names[arm.name]
             if name not in self._engines:
                 engine = self._engines[name] = open_named(self.study, arm, self._open_engine)
@@ -164,20 +178,29 @@ class Bench:
             own = [job.request for job in self.jobs if self._names[job.cell.arm.name] == name]
             self.facts[name]["warm_up"] = asdict(engine.warm_up(own[:WARM_UP_PROBLEMS]))
 
+    def _turn_to(self, arm: Arm) -> Engine:
+        """The arm's engine; where engines do not fit side by side, in place of the last one."""
+        if self._names[arm.name] not in self._engines:
+            self._stack.close()
+            self._engines.clear()
+            self._open([arm])
+        return self._engines[self._names[arm.name]]
+
     def run(self, progress: Progress) -> list[Generation]:
-        """Make all requests, in the plan's order."""
+        """Make all requests, in the plan's order, or arm by arm. Raises ValueError as `prepare`, EngineError."""
         generations: list[Generation] = []
         engine_seconds = 0.0
         progress.start(self.jobs, 0)
         try:
             for job in self.jobs:
-                engine = self._engines[self._names[job.cell.arm.name]]
+                engine = self._turn_to(job.cell.arm)
                 completion = complete(engine, job)
                 engine_seconds += completion.seconds
                 generations.append(job.generation(completion))
-                if len(completion.rounds) > 1:
-                    # Beside the request that they are held against: a machine's speed drifts within seconds.
-                    self._bare[job.cell.arm_id].append(time_bare(engine, completion))
+                # Beside the request that they are held against: a machine's speed drifts within seconds.
+                timed = time_bare(engine, completion) if len(completion.rounds) > 1 else None
+                if timed:
+                    self._bare[job.cell.arm_id].append(timed)
                 progress.note(job, generations[-1], engine_seconds)
         finally:
             progress.close()
@@ -229,14 +252,16 @@ class Bench:
 
 def is_plain_baseline(study: Study, cell: Cell, other: Cell) -> bool:
     """Whether a cell is the baseline of another one, and decodes plainly: a limit is over plain steps alone."""
-    return cell.arm.name == study.baseline and cell.arm.speculation is None and cell.temperature == other.temperature
+    return cell.arm.name == study.baseline and not cell.arm.drafts and cell.temperature == other.temperature
 
 
-def time_bare(engine: Engine, completion: Completion) -> Timed:
-    """Time the forwards of an answer's mean round."""
+def time_bare(engine: Engine, completion: Completion) -> Timed | None:
+    """Time the forwards of an answer's mean round, where the engine can."""
     context = round(fmean(contexts_of([completion])))
     nodes = round(fmean(each.drafted for each in completion.rounds[1:]))
     forwards = engine.bare_forwards(context, nodes)
+    if forwards is None:
+        return None
     return Timed(context=context, nodes=nodes, rounds=len(completion.rounds) - 1, forwards=forwards)
 
 
@@ -258,19 +283,6 @@ def mean_bare(timed: Sequence[Timed], steps: Sequence[Timed]) -> Bare:
     )
 
 
-def at_temperature(study: Study, temperature: float) -> Study:
-    """The study at one of its temperatures. Raises ValueError where its baseline has no such temperature."""
-    arms = tuple(replace(arm, temperatures=(temperature,)) for arm in study.arms if temperature in arm.temperatures)
-    if study.baseline not in [arm.name for arm in arms]:
-        (baseline,) = (arm for arm in study.arms if arm.name == study.baseline)
-        allowed = ", ".join(f"{each:g}" for each in baseline.temperatures)
-        raise ValueError(
-            f"--temperature = {temperature:g} is not allowed; allowed: a temperature of study {study.name!r}, "
-            f"[arm.{baseline.name}]: {allowed}"
-        )
-    return replace(study, arms=arms)
-
-
 def answers_of(cell: Cell, generations: Iterable[Generation]) -> list[Completion]:
     """The cell's completions that did not fail."""
     own = [generation.completion for generation in generations if generation.arm_id == cell.arm_id]
@@ -284,18 +296,6 @@ def contexts_of(answers: Iterable[Completion]) -> Iterable[int]:
         for before, _ in zip(answer.rounds, answer.rounds[1:], strict=False):
             context += before.kept
             yield context
-
-
-def window_of(arm: Arm, answers: Iterable[Completion]) -> int:
-    """Places of the arm's drafts; where the engine chooses them, as many as it ever used."""
-    if arm.speculation is None:
-        return 0
-    if isinstance(arm.speculation.window, int):
-        return arm.speculation.window
-    rounds = [each for answer in answers for each in answer.rounds[1:]]
-    # Nodes of a chain are its places; how deep a tree went is known only as far as it was accepted.
-    deepest = max((each.drafted if arm.speculation.shape == "chain" else each.accepted for each in rounds), default=0)
-    return min(deepest, LARGEST_WINDOW)
 
 
 def known(value: float) -> float | None:

@@ -16,11 +16,12 @@ from tasks.contract import Task
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where a name's class is, and one line on what it is."""
+    """Where a name's class is, and one line on what it is; `served`: an engine whose arms have servers."""
 
     module: str
     attribute: str
     about: str
+    served: bool = False
 
     def load(self) -> Any:
         """The class itself."""
@@ -36,6 +37,9 @@ TASKS = {
 }
 ENGINES = {
     "reference": Entry("engines.reference", "ReferenceEngine", "torch on the CPU: the loop to read"),
+    "sglang": Entry(
+        "engines.sglang_engine", "SglangEngine", "a SGLang server, started or running, on a GPU or the CPU", served=True
+    ),
 }
 DRAFTINGS: dict[Drafting, str] = {
     "diffusion": "a masked-diffusion model: the whole window in one denoising forward",
@@ -72,6 +76,11 @@ ARM_SETTINGS = {
     "threads": "CPU threads (default: the study's, else 1)",
     "temperatures": "list of sampling temperatures (default: the study's)",
 }
+SERVED_SETTINGS = {
+    "server": "engine sglang: [arm.NAME.server], SGLang's own arguments, such as speculative_algorithm = 'EAGLE3'",
+    "url": "engine sglang: a server that runs already, http://HOST:PORT, instead of one that is started",
+}
+"""Keys of arms that engines with servers have beside ARM_SETTINGS."""
 
 
 def entry(kind: str, table: Mapping[str, Entry], name: str) -> Entry:

@@ -48,11 +48,16 @@ Section = Annotated[
 
 
 @app.command()
-def run(study: StudyPath, out: OutPath = RUNS, source: SourcePath = None) -> None:
+def run(
+    study: StudyPath,
+    out: OutPath = RUNS,
+    source: SourcePath = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what each arm would be; fetch nothing.")] = False,
+) -> None:
     """Generate what is missing of a study, then grade and draw it."""
     from harness.commands import run as command
 
-    command.run(study, out, source)
+    command.run(study, out, source, dry_run=dry_run)
 
 
 @app.command()
@@ -105,6 +110,9 @@ def bench(
     json_file: JsonPath = None,
     context: Annotated[str | None, typer.Option(metavar="LIST", help="Drafters alone, against the context.")] = None,
     window: Annotated[str | None, typer.Option(metavar="LIST", help="Drafters alone, against the window.")] = None,
+    concurrency: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Tokens/s at so many requests at once.")
+    ] = None,
 ) -> None:
     """Time a study's arms side by side: speed-up, tau, where a round's time goes; keeps no run."""
     from harness.commands import bench as command
@@ -118,6 +126,7 @@ def bench(
         json_file=json_file,
         contexts=context,
         windows=window,
+        concurrency=concurrency,
     )
 
 
@@ -138,6 +147,33 @@ def audit(
     from harness.commands import audit as command
 
     command.audit(study, problems, source)
+
+
+@app.command()
+def doctor(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Engines, devices, arms, tasks, models, or studies.")
+    ] = None,
+) -> None:
+    """Say what can run here and what is missing; exit code 1 if what is named cannot run."""
+    from harness.commands import doctor as command
+
+    command.doctor(names or [])
+
+
+@app.command()
+def serve(
+    study: Annotated[Path | None, typer.Argument(metavar="[STUDY]", help="A study; default: the bundled one.")] = None,
+    *,
+    arm: Annotated[str | None, typer.Option(metavar="NAME", help="One of its arms; default: the last one.")] = None,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the loopback.")] = 30000,
+    concurrency: Annotated[int, typer.Option(min=1, help="Requests at once.")] = 8,
+    log: Annotated[Path | None, typer.Option(metavar="FILE", help="The server's output; default: a new one.")] = None,
+) -> None:
+    """Start a SGLang server for an arm of a study, on a GPU or the CPU, until Ctrl-C."""
+    from harness.commands import serve as command
+
+    command.serve(study, arm, port, concurrency, log)
 
 
 @app.command("list")

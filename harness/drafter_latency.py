@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 from engines.contract import Engine
 from engines.speculation import Speculation
+from harness.arms import Arm
 from harness.generate import OpenEngine, engine_id, open_engine, open_named
-from harness.study import Arm, Study
+from harness.study import Study
 
 Against = Literal["context", "window"]
 CONTEXT = 256
@@ -94,9 +95,12 @@ def time_drafter(engine: Engine, arm: str, chain: Speculation, against: Against,
     named = ", ".join(chain.drafters) + ("" if chain.prefix_cache else ", no prefix cache")
     place = Latency(arm=arm, drafter=named, against=against, context=context, window=window)
     try:
-        return replace(place, seconds=engine.bare_forwards(context, window).draft_seconds)
+        forwards = engine.bare_forwards(context, window)
     except ValueError as error:
         return replace(place, refused=str(error))
+    if forwards is None:
+        return replace(place, refused="this engine does not time its forwards apart")
+    return replace(place, seconds=forwards.draft_seconds)
 
 
 def in_ratio(found: Iterable[Latency]) -> Iterator[Latency]:

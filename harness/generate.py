@@ -10,20 +10,22 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from engines.contract import Engine
+from engines.contract import Engine, EngineError
 from harness import catalog
+from harness.arms import Arm
 from harness.plan import GENERATIONS_FILE, Job, Measured, plan_jobs, read_run
-from harness.study import Arm, Study
+from harness.study import Study
 from results.ledger import Ledger, read_rows
 from results.provenance import collect_provenance, digest_of
 from results.records import Completion, Generation
 from tasks.contract import Problem
 
 SESSIONS_FILE = "sessions.jsonl"
+LOGS_FOLDER = "logs"
 SESSION_KEY = ("session", "event")
 WARM_UP_PROBLEMS = 4
 # What an engine says of itself and its name in the study does not: answers of two models must not mix in one run.
@@ -64,8 +66,11 @@ class SessionResult:
 
 
 def open_engine(study: Study, arm: Arm) -> Engine:
-    """The arm's engine as the catalog has it."""
-    return catalog.build_engine(study.engine, study.located(study.model), study.engine_settings(arm))
+    """The arm's engine as the catalog has it; what its server says goes to the study's logs."""
+    settings = study.engine_settings(arm)
+    if arm.serving and study.logs:
+        settings["log"] = study.logs / f"{arm.name}.log"
+    return catalog.build_engine(study.engine, study.located(study.model), settings)
 
 
 def open_named(study: Study, arm: Arm, open_engine: OpenEngine) -> Engine:
@@ -78,9 +83,13 @@ def open_named(study: Study, arm: Arm, open_engine: OpenEngine) -> Engine:
 
 def engine_id(study: Study, arm: Arm) -> str:
     """Names an engine: arms with equal settings share one."""
-    settings = study.engine_settings(arm)
-    settings["speculation"] = arm.speculation.settings if arm.speculation else None
+    settings = study.engine_settings(arm) | {"speculation": arm.identity["speculation"]}
     return digest_of(settings | {"engine": study.engine, "model": study.model})
+
+
+def parts(study: Study) -> list[Study]:
+    """The study as it is run: whole, or one arm after the other where two engines do not fit side by side."""
+    return [study] if study.interleave else [replace(study, arms=(arm,)) for arm in study.arms]
 
 
 class Session:
@@ -93,7 +102,7 @@ class Session:
     def __init__(
         self, study: Study, problems: Sequence[Problem], folder: Path, open_engine: OpenEngine = open_engine
     ) -> None:
-        self.study, self.folder = study, folder
+        self.study, self.folder = replace(study, logs=folder / LOGS_FOLDER), folder
         self._open_engine = open_engine
         self._stack = ExitStack()
         self._names = {arm.name: engine_id(study, arm) for arm in study.arms}
@@ -139,7 +148,10 @@ class Session:
         )
 
     def run(self, progress: Progress) -> SessionResult:
-        """Make the missing requests. An interrupt keeps all that is finished; a kill may cost the last completion."""
+        """Make the missing requests. An interrupt keeps all that is finished; a kill may cost the last completion.
+
+        Raises EngineError where an engine cannot go on, which is recorded and keeps as much as an interrupt.
+        """
         if self.todo and not self._engines:
             self.prepare()
         completed, failed, engine_seconds, ended = 0, 0, 0.0, "interrupted"
@@ -157,6 +169,9 @@ class Session:
                 failed += completion.finish_reason == "error"
                 progress.note(job, generation, engine_seconds)
             ended = "finished"
+        except EngineError:
+            ended = "engine lost"
+            raise
         finally:
             writer.close()
             progress.close()

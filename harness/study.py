@@ -4,15 +4,14 @@ Knows what may be written there, and the identity of what it names (`arm_id`); o
 """
 
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from engines.contract import NUMBER_FORMATS, NumberFormat
-from engines.sampling import SMALLEST_TEMPERATURE, Sampling
-from engines.speculation import AUTO, DRAFTINGS, RULES, SHAPES, Speculation
+from engines.sampling import Sampling
 from harness import catalog
+from harness.arms import FORMAT_KEYS, Arm, read_arms
 from harness.toml_table import Table
 from results.provenance import digest_of
 from results.records import CLOCKS, POLICIES, Clock, Policy
@@ -21,35 +20,12 @@ from tasks.contract import Task
 STUDY_FILE = "study.toml"
 TABLES = ("title", "study", "task", "model", "sampling", "budgets", "engine", "arm")
 DATA_SUFFIXES = (".jsonl", ".json", ".csv", ".parquet", ".gz")
-SPECULATION_KEYS = tuple(field.name for field in fields(Speculation))
 LAW_KEYS = ("top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias")
-FORMAT_KEYS = ("number_format", "drafter_format", "threads")
+ENGINE_KEYS = ("name", "max_context", "interleave", *FORMAT_KEYS)
+SERVED_ENGINE_KEYS = ("server", "seeds")
 BUDGETS_ALLOWED = "a list of numbers of seconds > 0, each larger than the one before"
-TEMPERATURES_ALLOWED = f"a list of 0 or numbers >= {SMALLEST_TEMPERATURE}, each larger than the one before"
 # A request's deadline counts from admission, the clock `decode` only from the first token; the prefill lies between.
 PREFILL_ALLOWANCE_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
-    """One way to decode; without `speculation`, token by token."""
-
-    name: str
-    speculation: Speculation | None
-    number_format: NumberFormat
-    drafter_format: NumberFormat | None
-    threads: int
-    temperatures: tuple[float, ...]
-
-    @property
-    def engine_settings(self) -> dict[str, object]:
-        """What an engine is opened with; arms with equal settings share one."""
-        return {
-            "speculation": self.speculation,
-            "number_format": self.number_format,
-            "drafter_format": self.drafter_format,
-            "threads": self.threads,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +44,11 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """What to run. `folder` is where relative paths of models and data begin; seconds are on `clock`."""
+    """What to run. `folder` is where relative paths of models and data begin; seconds are on `clock`.
+
+    interleave: engines of all arms are open at once and take turns; else one arm after the other
+    logs:       where servers' own output goes; None: nowhere that stays
+    """
 
     name: str
     folder: Path
@@ -89,6 +69,8 @@ class Study:
     policies: tuple[Policy, ...]
     arms: tuple[Arm, ...]
     baseline: str
+    interleave: bool = True
+    logs: Path | None = None
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -112,10 +94,8 @@ class Study:
         Budgets and the number of samples are left out: they add answers, they change none. So are the task's options:
         each generation carries the digest of its own prompt.
         """
-        settings = arm.engine_settings
-        settings["speculation"] = arm.speculation.settings if arm.speculation else None
         return digest_of(
-            settings
+            arm.identity
             | {"task": self.task, "engine": self.engine, "model": self.model, "max_context": self.max_context}
             | {"temperature": temperature, "max_tokens": self.max_tokens, "stop": self.stop, "seed": self.seed}
             | dict(self.law)
@@ -153,6 +133,11 @@ class Study:
         """The study as read, with the identities of its cells; plain values."""
         row = asdict(self)
         row["folder"] = self.folder.name
+        row.pop("logs")
+        for arm in row["arms"]:
+            serving = arm.pop("serving")
+            if serving:
+                arm["serving"] = serving | {"url": "given" if serving["url"] else None}
         source = self.task_options.get("source")
         if isinstance(source, str) and Path(source).is_absolute():
             row["task_options"]["source"] = Path(source).name  # where it lies on this machine is nobody's business
@@ -186,19 +171,21 @@ def read_study(study: Path, source: Path | None = None) -> Study:
     name = path.resolve().parent.name if path.name == STUDY_FILE else path.stem
     sampling = table(top, "sampling", ("temperatures", "max_tokens", "samples", "seed", "stop", *LAW_KEYS))
     budgets = table(top, "budgets", ("seconds", "clock", "policies"))
-    engine = table(top, "engine", ("name", "max_context", *FORMAT_KEYS))
+    engine_name = table(top, "engine", None).choice("name", tuple(catalog.ENGINES), "reference")
+    served = catalog.ENGINES[engine_name].served
+    engine = table(top, "engine", ENGINE_KEYS + (SERVED_ENGINE_KEYS if served else ()))
     model = table(top, "model", ("path", "thinking"))
     task = dict(table(top, "task", None).values)
     if source is not None:
         task["source"] = str(source.resolve())
-    arms = read_arms(top, engine, sampling)
+    arms = read_arms(table(top, "arm", None), engine, sampling, served=served)
     read = Study(
         name=name,
         folder=path.parent,
         title=top.text("title", name),
         task=table(top, "task", None).text("name"),
         task_options={key: value for key, value in task.items() if key != "name"},
-        engine=engine.choice("name", tuple(catalog.ENGINES), "reference"),
+        engine=engine_name,
         model=model.text("path"),
         thinking=model.flag("thinking", default=False) if "thinking" in model else None,
         max_context=engine.whole("max_context", 1, 1) if "max_context" in engine else None,
@@ -212,6 +199,7 @@ def read_study(study: Path, source: Path | None = None) -> Study:
         policies=budgets.choices("policies", POLICIES),
         arms=arms,
         baseline=read_baseline(top, [arm.name for arm in arms]),
+        interleave=engine.flag("interleave", default=True),
     )
     try:
         read.build_task()
@@ -231,40 +219,6 @@ def read_baseline(top: Table, names: list[str]) -> str:
     return table(top, "study", ("baseline",)).choice("baseline", tuple(names), default)
 
 
-def read_arms(top: Table, engine: Table, sampling: Table) -> tuple[Arm, ...]:
-    """All arms in the order of the file; formats and temperatures default to the study's."""
-    arms = table(top, "arm", None)
-    if not arms.values:
-        raise ValueError(f"{top.path}: no arm; a study needs at least one table [arm.NAME]")
-    read: dict[str, Arm] = {}
-    for name, values in arms.values.items():
-        arm = read_arm(Table(top.path, f"arm.{name}", values, catalog.ARM_SETTINGS), name, engine, sampling)
-        for other in read.values():
-            if replace(arm, name=other.name) == other:
-                raise ValueError(f"{top.path}: [arm.{name}] has the same settings as [arm.{other.name}]")
-        read[name] = arm
-    return tuple(read.values())
-
-
-def read_arm(arm: Table, name: str, engine: Table, sampling: Table) -> Arm:
-    """One [arm.NAME]."""
-    formats = {key: arm if key in arm else engine for key in FORMAT_KEYS}
-    temperatures = arm if "temperatures" in arm else sampling
-    rising = temperatures.rising_numbers("temperatures", TEMPERATURES_ALLOWED, zero=True)
-    if any(0 < temperature < SMALLEST_TEMPERATURE for temperature in rising):
-        raise temperatures.refuse("temperatures", TEMPERATURES_ALLOWED)
-    drafter_format = formats["drafter_format"]
-    has_drafter_format = "drafter_format" in drafter_format
-    return Arm(
-        name=name,
-        speculation=read_speculation(arm),
-        number_format=formats["number_format"].choice("number_format", NUMBER_FORMATS, "float32"),
-        drafter_format=drafter_format.choice("drafter_format", NUMBER_FORMATS) if has_drafter_format else None,
-        threads=formats["threads"].whole("threads", 1, 1),
-        temperatures=rising,
-    )
-
-
 def read_law(sampling: Table) -> dict[str, Any]:
     """What [sampling] says of the target's law beside its temperature; only what is there."""
     law: dict[str, Any] = {}
@@ -282,30 +236,14 @@ def read_law(sampling: Table) -> dict[str, Any]:
     return law
 
 
-def read_speculation(arm: Table) -> Speculation | None:
-    """How the arm drafts and verifies, or None for plain decoding."""
-    if "drafter" not in arm and "drafting" not in arm:
-        for key in SPECULATION_KEYS:
-            if key in arm:
-                raise ValueError(
-                    f"{arm.path}: {key!r} in [{arm.label}] needs a 'drafter' there (or drafting = 'ngram')"
-                )
-        return None
-    readers: dict[str, Callable[[str], object]] = {
-        "drafter": arm.one_or_several,
-        "drafting": lambda key: arm.choice(key, DRAFTINGS),
-        "window": lambda key: arm.whole_or(key, AUTO, 1),
-        "shape": lambda key: arm.choice(key, SHAPES),
-        "num_drafts": lambda key: arm.whole(key, 1, 1),
-        "nodes": lambda key: arm.whole_or(key, AUTO, 1),
-        "draft_temperature": lambda key: arm.number(key, 0.0),
-        "rule": lambda key: arm.choice(key, RULES),
-        "steps": lambda key: arm.whole(key, 1, 1),
-        "prefix_cache": lambda key: arm.flag(key, default=True),
-        "cross_tokenizer": lambda key: arm.flag(key, default=False),
-    }
-    settings: dict[str, Any] = {key: read(key) for key, read in readers.items() if key in arm}
-    try:
-        return Speculation(**settings)
-    except ValueError as error:
-        raise ValueError(f"{arm.path}: [{arm.label}]: {error}") from None
+def at_temperature(study: Study, temperature: float) -> Study:
+    """The study at one of its temperatures. Raises ValueError where its baseline has no such temperature."""
+    arms = tuple(replace(arm, temperatures=(temperature,)) for arm in study.arms if temperature in arm.temperatures)
+    if study.baseline not in [arm.name for arm in arms]:
+        (baseline,) = (arm for arm in study.arms if arm.name == study.baseline)
+        allowed = ", ".join(f"{each:g}" for each in baseline.temperatures)
+        raise ValueError(
+            f"--temperature = {temperature:g} is not allowed; allowed: a temperature of study {study.name!r}, "
+            f"[arm.{baseline.name}]: {allowed}"
+        )
+    return replace(study, arms=arms)

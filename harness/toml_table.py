@@ -7,7 +7,7 @@ import itertools
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 Choice = TypeVar("Choice", bound=str)
 
@@ -88,6 +88,13 @@ class Table:
             raise self.refuse(key, "a number")
         return float(value)
 
+    def plain(self, key: str) -> str | int | float | bool:
+        """A text, a number, true or false; required."""
+        value = self.values.get(key)
+        if isinstance(value, str | bool) or is_number(value):
+            return value
+        raise self.refuse(key, "a text, a number, true, false")
+
     def token_numbers(self, key: str) -> tuple[tuple[int, float], ...]:
         """A table of token ids to numbers, such as {17 = -2.5}; required."""
         value = self.values.get(key)
@@ -125,7 +132,7 @@ def is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[int | float]:
     """Whether a TOML value is a finite number (a boolean is not)."""
     # Compared, not converted: a whole number of 400 digits has no float. A NaN compares as false.
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max

@@ -14,7 +14,8 @@ from typing import Any
 from engines.contract import BareForwards, Engine, Request, WarmUp
 from engines.sampling import require
 from engines.speculation import Speculation
-from harness.study import Arm, Study
+from harness.arms import Arm
+from harness.study import Study
 from results.records import Completion, Round
 
 ROUND_SECONDS = 0.01

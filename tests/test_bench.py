@@ -10,10 +10,11 @@ from typer.testing import CliRunner, Result
 import fake_engine
 from engines.contract import Request
 from fake_engine import FakeEngine, fake_engines
-from harness.bench import BENCH_STUDY, ArmResult, Bench, at_temperature
+from harness.arms import Arm
+from harness.bench import BENCH_STUDY, ArmResult, Bench
 from harness.cli import app
 from harness.plan import plan_jobs
-from harness.study import read_study
+from harness.study import Study, at_temperature, read_study
 from small_study import Doubling, Silent, use_fakes, write_study
 
 WARM = ("temperatures = [0.0]", "temperatures = [0.0, 1.0]")
@@ -68,6 +69,24 @@ def test_the_arms_take_turns_a_b_b_a_on_warm_engines(tmp_path: Path) -> None:
         job.request.request_id for job in plan_jobs(study, Doubling().problems())
     ]
     assert [facts["warm_up"]["settled"] for facts in measured.facts.values()] == [True, True]
+
+
+def test_arms_that_do_not_fit_side_by_side_are_benched_one_after_the_other(tmp_path: Path) -> None:
+    study = read_study(write_study(tmp_path, more="[engine]\ninterleave = false\n"))
+    opened: list[FakeEngine] = []
+    most_open: list[int] = []
+
+    def open_engine(study: Study, arm: Arm) -> FakeEngine:
+        most_open.append(sum(not engine.closed for engine in opened) + 1)
+        opened.append(FakeEngine(study.model, speculation=arm.speculation))
+        return opened[-1]
+
+    with Bench(study, Doubling().problems(), open_engine) as measured:
+        measured.prepare()
+        generations = measured.run(Silent())
+
+    assert most_open == [1, 1]
+    assert [generation.arm for generation in generations] == ["vanilla"] * 4 + ["fast"] * 4
 
 
 def test_the_json_says_of_each_arm_what_it_is_worth(tmp_path: Path) -> None:
@@ -299,5 +318,6 @@ def test_the_bundled_bench_is_a_study(monkeypatch: pytest.MonkeyPatch) -> None:
         "specdiff2-tree",
         "specdiff2-paper-k8",
         "specdiff2-auto",
+        "sps",
         "ngram",
     ]

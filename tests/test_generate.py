@@ -15,10 +15,11 @@ import pytest
 
 from engines.contract import Engine, Request
 from fake_engine import FakeEngine, fake_engines
+from harness.arms import Arm
 from harness.generate import SESSIONS_FILE, Session, SessionResult, Writer
 from harness.grade import RECORDS_FILE, grade_run
 from harness.plan import GENERATIONS_FILE, plan_jobs, read_run
-from harness.study import Arm, Study, read_study
+from harness.study import Study, read_study
 from results.ledger import Ledger, read_records, read_rows
 from small_study import Doubling, Silent, use_fakes, write_study
 

@@ -7,8 +7,9 @@ import pytest
 
 from engines.speculation import DRAFTINGS, EXACT_FOR, RULES, SHAPES, Speculation
 from harness import catalog
+from harness.arms import FORMAT_KEYS, SPECULATION_KEYS
 from harness.plan import plan_jobs
-from harness.study import FORMAT_KEYS, SPECULATION_KEYS, Study, read_study
+from harness.study import Study, read_study
 from small_study import use_fakes, write_study
 
 

@@ -51,7 +51,7 @@ def open_one(folder: Path, speculation: Speculation, host: Host) -> Drafter:
     shape, _ = read_config(folder)
     if not speculation.cross_tokenizer:
         refuse_other_tokens(folder, shape.vocab_size, host.folder, host.vocab_size)
-    refuse_other_template(folder, host)
+    refuse_other_template(folder, host.chat, host.folder)
     if shape.max_position_embeddings < host.context:
         raise ValueError(
             f"{folder}: the drafter's context of {shape.max_position_embeddings} tokens is shorter than the "
@@ -88,16 +88,16 @@ def refuse_other_tokens(folder: Path, vocab_size: int, target: Path, target_size
         raise ValueError(f"{folder}: the drafter's tokens are not those of the target {target}; {remedy}")
 
 
-def refuse_other_template(folder: Path, host: Host) -> None:
+def refuse_other_template(folder: Path, chat: ChatTokenizer, target: Path) -> None:
     """Raise ValueError where the drafter was aligned under another chat template or thinking flag than is served."""
     record = read_alignment(folder)
     if record is None:
         return
-    aligned, served = (record.chat_template, record.thinking), (host.chat.template_digest, host.chat.thinking)
+    aligned, served = (record.chat_template, record.thinking), (chat.template_digest, chat.thinking)
     if aligned != served:
         raise ValueError(
             f"{folder}: the drafter was aligned under chat template {aligned[0]} with thinking = {aligned[1]}, the "
-            f"target {host.folder} is served under {served[0]} with thinking = {served[1]}; they must be the same"
+            f"target {target} is served under {served[0]} with thinking = {served[1]}; they must be the same"
         )
 
 

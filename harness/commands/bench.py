@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from engines.speculation import LARGEST_WINDOW
-from harness.bench import BENCH_STUDY, ArmResult, Bench, at_temperature
+from harness.bench import BENCH_STUDY, ArmResult, Bench
 from harness.commands.bench_tables import (
     alpha_table,
     latency_table,
@@ -18,18 +18,21 @@ from harness.commands.bench_tables import (
     ratio_table,
     rounds_table,
     speed_table,
+    throughput_table,
 )
 from harness.commands.exits import INTERRUPTED, plain_errors
 from harness.commands.json_file import check_writable, write_json
+from harness.concurrency import Throughput, throughputs
 from harness.drafter_latency import latencies
 from harness.plan import Job
 from harness.stamps import contaminated_arms, stamp
-from harness.study import Study, read_study
+from harness.study import Study, at_temperature, read_study
 from results.provenance import collect_provenance
 from results.records import Generation
 
 WIDTH = 100
 LARGEST_CONTEXT = 10_000_000
+LARGEST_CONCURRENCY = 4096
 
 
 def bench(
@@ -42,6 +45,7 @@ def bench(
     json_file: Path | None,
     contexts: str | None,
     windows: str | None,
+    concurrency: str | None,
 ) -> None:
     """Measure, print, and write the JSON file if one is named; nothing else is written."""
     with plain_errors():
@@ -49,13 +53,16 @@ def bench(
             check_writable("--json", json_file)
         at_contexts = whole_numbers("--context", contexts, LARGEST_CONTEXT)
         at_windows = whole_numbers("--window", windows, LARGEST_WINDOW)
+        at_levels = whole_numbers("--concurrency", concurrency, LARGEST_CONCURRENCY)
         study = read_study(study_path or BENCH_STUDY, source)
         if temperature is not None:
             study = at_temperature(study, temperature)
         check_against(study, against)
     console = Console(width=None if sys.stdout.isatty() else WIDTH, markup=False, highlight=False)
     try:
-        if at_contexts or at_windows:
+        if at_levels:
+            found = bench_levels(study, problems, at_levels, console)
+        elif at_contexts or at_windows:
             found = bench_drafters(study, at_contexts, at_windows, console)
         else:
             found = bench_arms(study, problems, against, console)
@@ -89,8 +96,8 @@ def bench_arms(study: Study, most_problems: int | None, against: str | None, con
         warning = stamp(contaminated_arms(measured.facts.values()))
         if warning:
             console.print(warning)
-        generations = measured.run(RequestBar())
         with plain_errors():
+            generations = measured.run(RequestBar())
             results = measured.results(generations, against)
         for temperature in sorted({each.cell.temperature for each in results}):
             show(study, [each for each in results if each.cell.temperature == temperature], against, console)
@@ -98,6 +105,23 @@ def bench_arms(study: Study, most_problems: int | None, against: str | None, con
         if failed:
             typer.echo(f"{len(failed)} requests failed and count in no number, the first: {failed[0]}", err=True)
         return measured.to_json(results)
+
+
+def bench_levels(study: Study, most_problems: int | None, levels: Sequence[int], console: Console) -> dict[str, Any]:
+    """Every arm at several concurrencies: one table, and a line for each as it is measured."""
+    measured: list[Throughput] = []
+    with plain_errors():
+        problems = list(study.build_task().problems())[:most_problems]
+        typer.echo(f"{study.title}: {len(problems)} problems at concurrency {', '.join(map(str, levels))}")
+        for each in throughputs(study, problems, levels):
+            measured.append(each)
+            failed = f", {each.failed} failed" if each.failed else ""
+            place = f"{each.arm} T={each.temperature:g}, {each.concurrency}"
+            typer.echo(f"  {place}: {each.tokens_per_second:.1f} tokens/s{failed}")
+    console.print()
+    console.print(throughput_table(measured))
+    facts = {"study": study.to_json()}
+    return {"throughput": [each.to_json() for each in measured], "provenance": collect_provenance(facts)}
 
 
 def show(study: Study, results: Sequence[ArmResult], against: str | None, console: Console) -> None:

@@ -8,6 +8,7 @@ from rich import box
 from rich.table import Table
 
 from harness.bench import CLOCK, SPEEDUPS, ArmResult
+from harness.concurrency import Throughput
 from harness.drafter_latency import Against, Latency
 
 POSITIONS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
@@ -124,6 +125,22 @@ def latency_table(timed: Sequence[Latency], against: Against) -> Table:
         ratio = math.nan if each.ratio is None else each.ratio
         place = each.arm, each.drafter, str(each.context), str(each.window)
         table.add_row(*place, number(1000 * seconds, ".3f"), number(ratio))
+    return table
+
+
+def throughput_table(measured: Sequence[Throughput]) -> Table:
+    """Tokens per second by concurrency."""
+    levels = sorted({each.concurrency for each in measured})
+    table = plain_table(
+        "Throughput by concurrency",
+        "Tokens/s of all requests together, and tau; from the first request sent to the last answer's end.",
+        ("arm", "T", *map(str, levels)),
+    )
+    cells = {(each.arm, each.temperature, each.concurrency): each for each in measured}
+    for arm, temperature in dict.fromkeys((each.arm, each.temperature) for each in measured):
+        found = [cells[arm, temperature, level] for level in levels]
+        texts = [f"{each.tokens_per_second:.1f} ({number(each.tau)})" for each in found]
+        table.add_row(arm, f"{temperature:g}", *texts)
     return table
 
 

@@ -16,7 +16,7 @@ def catalogue() -> dict[str, dict[str, str]]:
         "tasks": {name: entry.about for name, entry in catalog.TASKS.items()},
         "engines": {name: entry.about for name, entry in catalog.ENGINES.items()},
         "models": models,
-        "arms": catalog.ARM_SETTINGS,
+        "arms": catalog.ARM_SETTINGS | catalog.SERVED_SETTINGS,
         "drafting": {str(name): about for name, about in catalog.DRAFTINGS.items()},
         "shapes": {str(name): about for name, about in catalog.SHAPES.items()},
         "rules": {str(name): about for name, about in catalog.RULES.items()},

@@ -5,9 +5,11 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from harness.commands.exits import INTERRUPTED, RUNS, plain_errors, refuse_file
+from engines.contract import EngineError
+from harness.commands.exits import BAD_INPUT, INTERRUPTED, RUNS, one_line, plain_errors, refuse_file
 from harness.commands.grade import grade_and_report
-from harness.generate import Session, SessionResult
+from harness.dry_run import dry_lines
+from harness.generate import Session, SessionResult, parts
 from harness.grade import Graded, Grader, headline_policy
 from harness.progress import SessionProgress
 from harness.report import Report
@@ -15,10 +17,14 @@ from harness.study import Study, read_study
 from tasks.contract import Problem, Task
 
 
-def run(study_path: Path, out: Path, source: Path | None) -> None:
-    """Run a study into its folder below `out`; what is there already is kept."""
+def run(study_path: Path, out: Path, source: Path | None, *, dry_run: bool) -> None:
+    """Run a study into its folder below `out`; what is there already is kept. A dry run only says what it would do."""
     with plain_errors():
         study = read_study(study_path, source)
+        if dry_run:
+            for line in dry_lines(study):
+                typer.echo(line)
+            return
         refuse_file("--out", out / study.name)
     where = "" if out == RUNS else f" --out {out}"
     where += f" --source {source}" if source else ""
@@ -31,11 +37,15 @@ def run_study(study: Study, folder: Path, *, again: str) -> tuple[list[Problem],
         with plain_errors():
             task = study.build_task()
             problems = list(task.problems())
-        generate(study, task, problems, folder)
+        for part in parts(study):
+            generate(part, task, problems, folder)
         return problems, *grade_and_report(study, task, problems, folder)
     except KeyboardInterrupt:
         typer.echo(f"streak: interrupted; what is finished lies in {folder}; go on with: {again}", err=True)
         raise typer.Exit(INTERRUPTED) from None
+    except EngineError as error:
+        typer.echo(f"streak: {one_line(error)}; what is finished lies in {folder}; go on with: {again}", err=True)
+        raise typer.Exit(BAD_INPUT) from None
 
 
 def generate(study: Study, task: Task, problems: list[Problem], folder: Path) -> None:

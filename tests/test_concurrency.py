@@ -1,0 +1,85 @@
+"""Throughput by concurrency: every arm at every level, on an engine that was opened for it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from engines.contract import Engine, Request
+from fake_engine import FakeEngine
+from harness.arms import Arm
+from harness.cli import app
+from harness.concurrency import throughputs
+from harness.study import Study, read_study
+from small_study import Doubling, use_fakes, write_study
+
+
+def test_every_arm_is_measured_at_every_level_on_an_engine_of_its_own(tmp_path: Path) -> None:
+    opened: list[tuple[str, int]] = []
+
+    def open_at(study: Study, arm: Arm, concurrency: int) -> Engine:
+        opened.append((arm.name, concurrency))
+        return FakeEngine(study.model, speculation=arm.speculation)
+
+    measured = list(throughputs(read_study(write_study(tmp_path)), Doubling().problems(), [1, 4], open_at))
+
+    assert [(each.arm, each.concurrency) for each in measured] == opened
+    assert opened == [("vanilla", 1), ("vanilla", 4), ("fast", 1), ("fast", 4)]
+
+
+def test_all_requests_of_a_level_are_made_at_once_and_without_a_deadline(tmp_path: Path) -> None:
+    log: list[Request] = []
+    study = read_study(write_study(tmp_path))
+    list(throughputs(study, Doubling().problems(), [2], lambda *_: FakeEngine("fake", log=log)))
+
+    assert len(log) == 2 * 4
+    assert {each.budget_seconds for each in log} == {float("inf")}
+
+
+def test_tau_of_a_level_is_the_scripted_one(tmp_path: Path) -> None:
+    study = read_study(write_study(tmp_path))
+    _, fast = throughputs(
+        study, Doubling().problems(), [1], lambda study, arm, _: FakeEngine("fake", speculation=arm.speculation)
+    )
+
+    assert 2.5 < fast.tau <= 3
+
+
+def test_failed_requests_count_apart(tmp_path: Path) -> None:
+    study = read_study(write_study(tmp_path))
+    found = next(throughputs(study, Doubling().problems(), [1], lambda *_: FakeEngine("fake", fails_on="2 + 2")))
+
+    assert (found.requests, found.failed) == (4, 1)
+
+
+def test_the_bench_prints_a_table_by_concurrency_and_writes_its_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_fakes(monkeypatch)
+    arguments = [
+        "bench",
+        str(write_study(tmp_path / "study")),
+        "--concurrency",
+        "4,1",
+        "--json",
+        str(tmp_path / "out.json"),
+    ]
+    result = CliRunner().invoke(app, arguments)
+
+    assert result.exit_code == 0, result.output
+    assert "Throughput by concurrency" in result.output
+    rows = json.loads((tmp_path / "out.json").read_text())["throughput"]
+    assert [(row["arm"], row["concurrency"]) for row in rows] == [
+        ("vanilla", 1),
+        ("vanilla", 4),
+        ("fast", 1),
+        ("fast", 4),
+    ]
+
+
+def test_a_concurrency_that_is_none_is_one_line(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["bench", str(write_study(tmp_path)), "--concurrency", "0"])
+
+    assert result.exit_code == 2
+    assert "--concurrency = '0' is not allowed" in result.stderr

@@ -1,0 +1,147 @@
+"""The engine on SGLang itself, on its CPU engine: the reference engine's texts, deadlines, seeds, and a clean end."""
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engines.contract import Engine, Request
+from engines.reference import ReferenceEngine
+from engines.sampling import Sampling
+from engines.serving import guard
+from engines.serving.presence import missing_plugin, missing_server
+from engines.sglang_engine import SglangEngine
+from engines.speculation import Speculation
+from results.records import Completion
+from tasks.arithmetic import Arithmetic
+
+MISSING = missing_server() or missing_plugin()
+pytestmark = [pytest.mark.sglang, pytest.mark.skipif(MISSING is not None, reason=str(MISSING))]
+CHAIN = Speculation(drafter="embedded:aligned", window=12)
+PROBLEMS = list(Arithmetic(num_problems=8, seed=7).problems())
+CONCURRENCY = 8
+
+
+def requests(count: int = len(PROBLEMS), budget_seconds: float = math.inf, **sampling: float) -> list[Request]:
+    return [
+        Request(
+            request_id=f"{number}",
+            messages=PROBLEMS[number % len(PROBLEMS)].messages,
+            sampling=Sampling(max_tokens=160, seed=number, **sampling),  # type: ignore[arg-type]
+            budget_seconds=budget_seconds,
+        )
+        for number in range(count)
+    ]
+
+
+def answers(engine: Engine, asked: list[Request]) -> dict[str, Completion]:
+    return {completion.request_id: completion for completion in engine.stream(asked)}
+
+
+def tokens(found: dict[str, Completion]) -> dict[str, tuple[int, ...]]:
+    return {name: completion.token_ids for name, completion in found.items()}
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SglangEngine]:
+    """A server of SPECDIFF2 that takes seeds."""
+    log = tmp_path_factory.mktemp("logs") / "chain.log"
+    engine = SglangEngine("embedded:verifier", speculation=CHAIN, concurrency=CONCURRENCY, log=log)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(scope="module")
+def plain_answers() -> dict[str, Completion]:
+    """What the reference engine writes, token by token."""
+    return answers(ReferenceEngine("embedded:verifier"), requests())
+
+
+def test_texts_at_temperature_0_are_the_reference_engines(
+    chain: SglangEngine, plain_answers: dict[str, Completion]
+) -> None:
+    assert tokens(answers(chain, requests())) == tokens(plain_answers)
+
+
+def test_tau_is_the_reference_engines(chain: SglangEngine) -> None:
+    ours = [each for answer in answers(chain, requests()).values() for each in answer.rounds[1:]]
+    reference = answers(ReferenceEngine("embedded:verifier", speculation=CHAIN), requests())
+    theirs = [each for answer in reference.values() for each in answer.rounds[1:]]
+
+    tau, expected = (sum(each.accepted for each in rounds) / len(rounds) for rounds in (ours, theirs))
+    assert tau == pytest.approx(expected, rel=0.02)
+
+
+def test_every_stream_begins_with_an_empty_prefix_cache(chain: SglangEngine) -> None:
+    cached = [answers(chain, requests(1))["0"].cached_tokens for _ in range(2)]
+
+    assert cached == [0, 0]
+
+
+def test_many_requests_with_other_budgets_end_within_a_round_of_theirs(chain: SglangEngine) -> None:
+    asked = [
+        Request(request_id=each.request_id, messages=each.messages, sampling=each.sampling, budget_seconds=budget)
+        for each, budget in zip(requests(64), [0.3, 0.6, 1.2, 60.0] * 16, strict=True)
+    ]
+    found = answers(chain, asked)
+
+    over = []
+    for each in asked:
+        marks = [0.0, *(r.seconds for r in found[each.request_id].rounds)]
+        service = [mark - found[each.request_id].queue_seconds for mark in marks]
+        over += [service[-2] - each.budget_seconds] if service[-1] > each.budget_seconds else []
+    assert len(found) == 64
+    assert not [completion.error for completion in found.values() if completion.error]
+    assert over
+    assert max(over) < 0
+    chain.flush()  # refused by a pool that something still holds
+
+
+def test_texts_of_a_budget_are_beginnings_of_the_whole_ones(
+    chain: SglangEngine, plain_answers: dict[str, Completion]
+) -> None:
+    found = answers(chain, requests(budget_seconds=0.5))
+
+    assert all(plain_answers[name].text.startswith(completion.text) for name, completion in found.items())
+
+
+def test_a_seed_decides_a_draw(chain: SglangEngine) -> None:
+    first, second = (tokens(answers(chain, requests(4, temperature=1.0))) for _ in range(2))
+
+    assert first == second
+    assert len(set(first.values())) == 4
+
+
+def test_a_request_that_cannot_be_served_disturbs_no_other(chain: SglangEngine) -> None:
+    unseeded = requests(2, temperature=1.0, min_p=0.2)[:1]
+    found = answers(chain, [*unseeded, *requests(3)[1:]])
+
+    assert found["0"].error is not None
+    assert [found[name].finish_reason for name in ("1", "2")] == ["stop", "stop"]
+
+
+def test_nothing_of_a_server_stays_behind(tmp_path: Path) -> None:
+    engine = SglangEngine("embedded:verifier", seeds=False, log=tmp_path / "plain.log")
+    assert engine.process is not None
+    session = next(os.getsid(pid) for pid in children_of(engine.process.pid))
+    before = guard.members(session)
+    texts = tokens(answers(engine, requests(2)))
+    engine.close()
+
+    assert len(before) >= 3
+    assert guard.members(session) == []
+    assert texts == tokens(answers(ReferenceEngine("embedded:verifier"), requests(2)))
+
+
+def children_of(pid: int) -> list[int]:
+    """Processes that a process started."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_an_argument_that_sglang_does_not_know_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="unrecognized arguments: --tea 1") as caught:
+        SglangEngine("embedded:verifier", seeds=False, server={"tea": 1}, log=tmp_path / "server.log")
+
+    assert "\n" not in str(caught.value)
