@@ -41,6 +41,11 @@ UNIT_WORD = re.compile(
 )
 UNIT_LETTER = re.compile(r"(?<=[\d}])\s*([smghL])$")
 CONDITION = re.compile(r"[a-zA-Z]\s*(?:\\in\s*\\mathbb\{R\}\s*)?[:|](.+)", re.DOTALL)
+APPLIED = re.compile(r"(?<=[a-zA-Z])(?:\^\s*(?:\{\s*-\s*1\s*\}|-1))?\s*\([^()]*\)")
+"""What a function is applied to, with the sign of its inverse."""
+COMBINED = re.compile(r"\(\s*[a-zA-Z](?:[-+/\s]|\\circ|\\cdot)+[a-zA-Z]\s*\)\s*\([^()]*\)")
+"""A sum or another combination of two functions, applied."""
+LENGTH = re.compile(r"\|\s*([A-Z]{2})\s*\|")
 NAME = re.compile(r"(?:\\?[a-zA-Z]+|[\s'/:,(){}])+")
 NOT_NAMES = re.compile(
     r"\\(?:pi|infty|sqrt|cdot|cup|cap|sum|int|prod|binom|log|ln|sin|cos|tan|exp|pm|mp|emptyset)\b|^[ie]$"
@@ -173,8 +178,11 @@ def related(text: str) -> Form | None:
 
 
 def is_name(text: str) -> bool:
-    """Whether a side of an equation is a mere name: x, x_1, f(x), (p,q), AB/CD, area."""
-    bare = re.sub(r"_\s*(?:\{[^{}]*\}|\w)|(?<=[a-zA-Z])\([^()]*\)", "", text)
+    """Whether a side of an equation is a mere name: x, x_1, f(x), f^{-1}(g(2)), (f+g)(2), (p,q), AB/CD, |AB|, area."""
+    bare = re.sub(r"_\s*(?:\{[^{}]*\}|\w)", "", text)
+    while (inner := APPLIED.sub("", bare)) != bare:  # from the innermost brackets outwards
+        bare = inner
+    bare = LENGTH.sub(r"\1", COMBINED.sub("f", bare))
     bare = re.sub(r"\\(?:text|frac|overline|angle|triangle|mathbb)\b", " ", bare)
     return NAME.fullmatch(bare) is not None and NOT_NAMES.search(bare.strip()) is None
 

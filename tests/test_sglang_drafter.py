@@ -136,9 +136,9 @@ def watched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="module")
 def drafter(watched: Watched) -> DiffusionDrafter:
-    """The same drafter in the reference engine, without any cache."""
+    """The same drafter in the reference engine, without any cache; inside SGLang every drafter's prefix is causal."""
     folder = watched.models.drafter
-    config = read_drafter_config(folder)
+    config = replace(read_drafter_config(folder), prefix="causal")
     return DiffusionDrafter(load_decoder(folder, torch.float32), config, WINDOW, 96, prefix_cache=False)
 
 
