@@ -212,7 +212,7 @@ def read_prompts(prompts: Table) -> PromptsConfig:
         max_events=prompts.whole("max_events", 8, least) if made else 8,
         file=prompts.path.parent / prompts.text("file") if named == ["file"] else None,
         column=prompts.text("column", "problem") if named == ["file"] else "",
-        instruction=str(prompts.values.get("instruction", "")) if named == ["file"] else "",
+        instruction=prompts.text("instruction") if "instruction" in prompts and named == ["file"] else "",
         task=task[0],
         options=task[1],
     )

@@ -236,6 +236,7 @@ def test_an_alignment_without_evaluation_tasks_is_refused(tmp_path: Path) -> Non
         (("max_tokens = 24", "max_tokens = 1"), "the corpus is empty: of 10 texts none has 2 tokens or more"),
         (('"log_streak"', '"log_streak"\nlayers = [3]'), "layers = [3] is not allowed; allowed: numbers from 0 to 0"),
         (('"log_streak"', '"log_streak"\nlayers = 1'), "layers = 1 in [drafter.first] is not allowed"),
+        (('"problems.jsonl"', '"problems.jsonl"\ninstruction = 5'), "instruction = 5 in [prompts] is not allowed"),
         (("window = 4", "window = 257"), "window = 257 is not allowed; allowed: a whole number from 1 to 256"),
         (("[drafter.first]", '[drafter."../first"]'), "name '../first' is not allowed; allowed: letters"),
         (("[drafter.first]", '[drafter.""]'), "name '' is not allowed; allowed: letters"),
