@@ -55,7 +55,7 @@ def resolve_model(name: str) -> Path:
         if not path.is_file():
             raise FileNotFoundError(f"model {name!r}: no such GGUF file")
         return converted(path)
-    if not path.is_dir():
+    if not name or not path.is_dir():
         raise FileNotFoundError(
             f"model {name!r}: no such directory; a model is embedded:NAME, {SMOLLM2}, a GGUF file or a directory"
         )

@@ -34,6 +34,7 @@ from results.alignment import read_alignment
 from results.records import Completion
 
 DTYPES: dict[NumberFormat, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+MOST_THREADS = 1024
 UNTIMED_CALLS, TIMED_CALLS = 2, 9
 PACE_CONTEXT = 256
 """Tokens before the windows whose step times `auto` goes by, or half the context where it is shorter."""
@@ -54,6 +55,8 @@ class ReferenceEngine:
         concurrency: int = 1,
         thinking: bool | None = None,
     ) -> None:
+        if not 1 <= threads <= MOST_THREADS:  # beyond what the system can give, the process would just be gone
+            raise ValueError(f"threads = {threads} is not allowed; allowed: a whole number from 1 to {MOST_THREADS}")
         self.folder = resolve_model(model)
         read_config(self.folder)
         self.chat = ChatTokenizer(self.folder, thinking=thinking)

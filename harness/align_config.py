@@ -4,7 +4,7 @@ Knows keys, types and ranges; opens no model and loads no problem. Relative path
 """
 
 import math
-import tomllib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -13,10 +13,12 @@ from typing import Any, get_args
 from engines.alignment.schedule import Optimizer, Shape
 from engines.contract import NUMBER_FORMATS, NumberFormat
 from harness import catalog
-from harness.toml_table import Table, is_whole
+from harness.toml_table import Table, is_whole, read_toml
 
 TABLES = ("title", "verifier", "prompts", "heldout", "corpus", "evaluation", "training", "drafter")
 SOURCES = ("arithmetic-training", "file", "task")
+DRAFTER_NAME = re.compile(r"(?!(corpus|heldout)$)(?!.*(-training|-\d{6})$)\w[\w.-]*", re.ASCII)
+"""Names of folders beside those that an alignment keeps in its work folder, and never outside it."""
 OBJECTIVE_WORDS = "masked_diffusion"
 """An objective that is `ce` with masked diffusion's noise on every second window."""
 
@@ -153,10 +155,7 @@ def read_align(path: Path) -> AlignConfig:
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; CONFIG is the TOML file of an alignment")
-    try:
-        top = Table(path, "", tomllib.loads(path.read_text(encoding="utf-8-sig")), TABLES)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: not a TOML file: {error}") from None
+    top = Table(path, "", read_toml(path), TABLES)
     training = table(top, "training", TRAINING_KEYS)
     evaluation = table(top, "evaluation", None)
     drop = evaluation.flag("drop_overlaps", default=False)
@@ -213,7 +212,7 @@ def read_prompts(prompts: Table) -> PromptsConfig:
         max_events=prompts.whole("max_events", 8, least) if made else 8,
         file=prompts.path.parent / prompts.text("file") if named == ["file"] else None,
         column=prompts.text("column", "problem") if named == ["file"] else "",
-        instruction=str(prompts.values.get("instruction", "")) if named == ["file"] else "",
+        instruction=prompts.text("instruction") if "instruction" in prompts and named == ["file"] else "",
         task=task[0],
         options=task[1],
     )
@@ -249,6 +248,12 @@ def read_drafters(top: Table, training: Table) -> tuple[DrafterConfig, ...]:
     drafters = table(top, "drafter", None)
     if not drafters.values:
         raise ValueError(f"{top.path}: no drafter; an alignment needs at least one table [drafter.NAME]")
+    for name in drafters.values:
+        if not DRAFTER_NAME.fullmatch(name):
+            raise ValueError(
+                f"{top.path}: [drafter.{name}]: name {name!r} is not allowed; allowed: letters, digits, '_', '-' and "
+                "'.', a letter, digit or '_' first, but not corpus, heldout, or an end like -training or -000100"
+            )
     known = ("parent", "layers", "objective", "keep_at", *TRAINING_KEYS)
     return tuple(
         read_drafter(Table(top.path, f"drafter.{name}", values, known), name, training)

@@ -18,6 +18,8 @@ from tasks.contract import Message, Problem
 from tasks.decontamination import Contamination, contamination
 
 REPORT_FILE = "contamination.json"
+MOST_AGAIN = 10_000
+"""Draws in a row without a new question, after which there are taken to be no more."""
 MOST_SHOWN = 200
 """Overlaps that a report lists one by one; all are counted."""
 
@@ -57,8 +59,16 @@ def made_prompts(config: PromptsConfig) -> list[Prompt]:
     rng = random.Random(f"prompts/{config.seed}")
     lengths = range(config.min_events, config.max_events + 1)
     questions: dict[str, None] = {}
+    again = 0  # draws in a row that brought nothing new
     while len(questions) < config.num:
-        questions[draw_side(rng, lengths[len(questions) % len(lengths)], held_out=False).question] = None
+        before = len(questions)
+        questions[draw_side(rng, lengths[before % len(lengths)], held_out=False).question] = None
+        again = again + 1 if len(questions) == before else 0
+        if again == MOST_AGAIN:
+            raise ValueError(
+                f"num = {config.num} of source 'arithmetic-training' is not allowed; allowed: at most about {before}, "
+                f"since there are no more questions with {config.min_events} to {config.max_events} events"
+            )
     return [
         Prompt(
             prompt_id=f"arithmetic-training/{config.seed}/{index:05d}",

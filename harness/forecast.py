@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from engines.contract import BareForwards, NumberFormat, Request
+from engines.contract import NUMBER_FORMATS, BareForwards, NumberFormat, Request
 from engines.forecast import RecordedText, refuse_unplayable
 from engines.forecasting import forecast_rounds
 from engines.reference import ReferenceEngine
@@ -45,6 +45,10 @@ class Asked:
 
     def __post_init__(self) -> None:
         refuse_unplayable(self.speculation)
+        if self.number_format not in NUMBER_FORMATS:
+            raise ValueError(
+                f"number_format = {self.number_format!r} is not allowed; allowed: {', '.join(NUMBER_FORMATS)}"
+            )
         if not isinstance(self.speculation.window, int):
             raise ValueError(f"window = {self.speculation.window!r} is not allowed; allowed: a whole number")
 

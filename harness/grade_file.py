@@ -70,7 +70,7 @@ def read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                     continue
                 try:
                     row = json.loads(line)
-                except ValueError as error:
+                except (ValueError, RecursionError) as error:
                     raise ValueError(f"{path}:{number}: no JSON: {error}") from None
                 if not isinstance(row, dict):
                     raise ValueError(f"{path}:{number}: not a JSON object")

@@ -3,7 +3,6 @@
 Knows what may be written there, and the identity of what it names (`arm_id`); opens no engine and loads no problem.
 """
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 from engines.sampling import Sampling
 from harness import catalog
 from harness.arms import FORMAT_KEYS, Arm, read_arms
-from harness.toml_table import Table
+from harness.toml_table import Table, read_toml
 from results.provenance import digest_of
 from results.records import CLOCKS, POLICIES, Clock, Policy
 from tasks.contract import Task
@@ -164,10 +163,7 @@ def read_study(study: Path, source: Path | None = None) -> Study:
         ValueError, OSError: one line that names the file, the key and the value.
     """
     path = study_path(study)
-    try:
-        top = Table(path, "", tomllib.loads(path.read_text(encoding="utf-8-sig")), TABLES)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: not a TOML file: {error}") from None
+    top = Table(path, "", read_toml(path), TABLES)
     name = path.resolve().parent.name if path.name == STUDY_FILE else path.stem
     sampling = table(top, "sampling", ("temperatures", "max_tokens", "samples", "seed", "stop", *LAW_KEYS))
     budgets = table(top, "budgets", ("seconds", "clock", "policies"))

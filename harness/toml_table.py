@@ -5,6 +5,7 @@ Knows types and ranges of values; what a key means is the reader's matter.
 
 import itertools
 import sys
+import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard, TypeVar
@@ -12,6 +13,14 @@ from typing import Any, TypeGuard, TypeVar
 Choice = TypeVar("Choice", bound=str)
 
 LARGEST_WHOLE = 2**31 - 1
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A file's whole content. Raises OSError, or ValueError that names the file for whatever is no TOML in it."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as error:  # a whole number too long to read is a plain ValueError
+        raise ValueError(f"{path}: not a TOML file: {error}") from None
 
 
 class Table:

@@ -191,7 +191,7 @@ def line_problem(line: bytes, kinds: dict[str, str]) -> str | None:
     """What is wrong with one line, if anything; `kinds` holds what each column held in the lines above."""
     try:
         row = json.loads(line)
-    except ValueError as error:  # of the JSON or of its encoding
+    except (ValueError, RecursionError) as error:  # of the JSON, its depth or its encoding
         return str(error)
     if not isinstance(row, dict):
         return "not a JSON object"

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -235,6 +236,19 @@ def test_an_alignment_without_evaluation_tasks_is_refused(tmp_path: Path) -> Non
         (("max_tokens = 24", "max_tokens = 1"), "the corpus is empty: of 10 texts none has 2 tokens or more"),
         (('"log_streak"', '"log_streak"\nlayers = [3]'), "layers = [3] is not allowed; allowed: numbers from 0 to 0"),
         (('"log_streak"', '"log_streak"\nlayers = 1'), "layers = 1 in [drafter.first] is not allowed"),
+        (('"problems.jsonl"', '"problems.jsonl"\ninstruction = 5'), "instruction = 5 in [prompts] is not allowed"),
+        (("window = 4", "window = 257"), "window = 257 is not allowed; allowed: a whole number from 1 to 256"),
+        (("[drafter.first]", '[drafter."../first"]'), "name '../first' is not allowed; allowed: letters"),
+        (("[drafter.first]", '[drafter.""]'), "name '' is not allowed; allowed: letters"),
+        (("[drafter.first]", "[drafter.corpus]"), "name 'corpus' is not allowed; allowed: letters"),
+        (("[drafter.first]", "[drafter.first-training]"), "name 'first-training' is not allowed"),
+        (("[drafter.first]", "[drafter.first-000100]"), "name 'first-000100' is not allowed"),
+        (("window = 4", f"window = {'[' * 5000}"), "align.toml: not a TOML file: "),
+        (("window = 4", f"window = {'9' * 5000}"), "align.toml: not a TOML file: "),
+        (
+            ("concurrency = 4", "threads = 1025"),
+            "threads = 1025 is not allowed; allowed: a whole number from 1 to 1024",
+        ),
         (("save_every = 2", 'device = "cuda"'), "device = 'cuda' is not allowed: torch sees no GPU"),
     ],
 )
@@ -339,3 +353,11 @@ def test_the_report_of_overlaps_counts_all_and_names_the_first_ones(tmp_path: Pa
 
     assert (report["training_prompts"], report["overlapping_prompts"]) == (5, 1)
     assert report["listed"][0]["evaluation"] == "arithmetic/0/0000"
+
+
+def test_more_questions_than_there_are_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.align_prompts.MOST_AGAIN", 3)
+    monkeypatch.setattr("tasks.arithmetic.draw_side", lambda rng, events, held_out: SimpleNamespace(question="Why?"))
+    made = 'source = "arithmetic-training"\nnum = 2\nmax_events = 1'
+
+    assert "num = 2 of source" in refused(align(write_alignment(tmp_path, ('file = "problems.jsonl"', made))))

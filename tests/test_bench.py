@@ -321,3 +321,15 @@ def test_the_bundled_bench_is_a_study(monkeypatch: pytest.MonkeyPatch) -> None:
         "sps",
         "ngram",
     ]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--against", "fast", "--concurrency", "1"), "--against, --concurrency"),
+        (("--against", "fast", "--window", "4"), "--against, --context or --window"),
+        (("--concurrency", "1", "--context", "64"), "--concurrency, --context or --window"),
+    ],
+)
+def test_options_of_two_benches_are_one_line(tmp_path: Path, options: tuple[str, ...], named: str) -> None:
+    assert_one_line(bench(write_study(tmp_path / "doubling"), *options), f"{named}: not together")

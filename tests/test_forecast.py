@@ -154,3 +154,22 @@ def test_a_drafter_that_does_not_fit_is_one_line(models: tuple[Path, Path]) -> N
 
     assert result.exit_code == 2
     assert "model 'nowhere': no such directory" in result.stderr.splitlines()[0]
+
+
+@pytest.mark.parametrize("name", ["nowhere", ""])
+def test_a_verifier_that_there_is_not_is_one_line(models: tuple[Path, Path], name: str) -> None:
+    _, drafter = models
+
+    result = CliRunner().invoke(app, ["forecast", str(drafter), "--against", name, "--problems", "1"])
+
+    assert result.exit_code == 2
+    assert f"model {name!r}: no such directory" in result.stderr.splitlines()[0]
+
+
+def test_a_number_format_that_there_is_not_is_one_line(models: tuple[Path, Path]) -> None:
+    verifier, drafter = models
+
+    result = CliRunner().invoke(app, ["forecast", str(drafter), "--against", str(verifier), "--number-format", "int8"])
+
+    assert result.exit_code == 2
+    assert "number_format = 'int8' is not allowed; allowed: float32, bfloat16" in result.stderr.splitlines()[0]

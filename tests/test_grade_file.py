@@ -180,3 +180,31 @@ def is_right(case: Mapping[str, Any], verdict: Mapping[str, Any]) -> bool:
     if "letter" in case:
         return bool(verdict["answer"] == case["letter"])
     return bool((verdict["verdict"] == "correct") == case["expect"] and verdict["verdict"] != "grader_error")
+
+
+@pytest.mark.parametrize(
+    "content", ["my notes", "my notes\n", '{"id":"a","mine":1}\n', '{"id":"a","mine', '{"id": "a"}', "[1]\n"]
+)
+def test_a_file_of_another_kind_is_left_as_it_is(tmp_path: Path, content: str) -> None:
+    out = tmp_path / "out.jsonl"
+    out.write_text(content, encoding="utf-8")
+    result = grade_file("math500", write(tmp_path / "in.jsonl", [ROW]), out)
+
+    assert (result.exit_code, out.read_text(encoding="utf-8")) == (2, content)
+    assert "holds something else than verdicts" in result.stderr
+
+
+def test_packed_verdicts_are_refused_before_the_first_is_written(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl.gz"
+    result = grade_file("math500", write(tmp_path / "in.jsonl", [ROW]), out)
+
+    assert (result.exit_code, out.exists()) == (2, False)
+
+
+def test_a_row_too_deep_to_read_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "in.jsonl"
+    file.write_text('{"id":"a","response":"x","gold":' + "[" * 100_000, encoding="utf-8")
+    result = grade_file("math500", file, tmp_path / "out.jsonl")
+
+    assert result.exit_code == 2
+    assert "in.jsonl:1: no JSON: " in result.stderr

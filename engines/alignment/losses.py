@@ -24,6 +24,7 @@ from engines.alignment.windows import (
 )
 from engines.checkpoints import DrafterConfig
 from engines.decoder import Decoder
+from engines.speculation import LARGEST_WINDOW
 from results.provenance import digest_of
 
 
@@ -46,6 +47,10 @@ class Plan:
     def __post_init__(self) -> None:
         if self.window < 1 or self.anchors < 1:
             raise ValueError(f"window and anchors must be at least 1, not {self.window} and {self.anchors}")
+        if self.window > LARGEST_WINDOW:
+            raise ValueError(
+                f"window = {self.window} is not allowed; allowed: a whole number from 1 to {LARGEST_WINDOW}"
+            )
         if not 0 <= self.on_policy <= 1:
             raise ValueError(f"on_policy = {self.on_policy} is not allowed; allowed: a share from 0 to 1")
         if self.noise and set(self.objective.weights) != {"ce"}:

@@ -54,6 +54,7 @@ def bench(
         at_contexts = whole_numbers("--context", contexts, LARGEST_CONTEXT)
         at_windows = whole_numbers("--window", windows, LARGEST_WINDOW)
         at_levels = whole_numbers("--concurrency", concurrency, LARGEST_CONCURRENCY)
+        refuse_together(against, at_levels, [*at_contexts, *at_windows])
         study = read_study(study_path or BENCH_STUDY, source)
         if temperature is not None:
             study = at_temperature(study, temperature)
@@ -72,6 +73,14 @@ def bench(
     except KeyboardInterrupt:
         typer.echo("streak: interrupted; a bench keeps nothing", err=True)
         raise typer.Exit(INTERRUPTED) from None
+
+
+def refuse_together(against: str | None, levels: Sequence[int], drafters: Sequence[int]) -> None:
+    """Raise ValueError for options of two different benches, of which one would be passed over."""
+    named = {"--against": against is not None, "--concurrency": bool(levels), "--context or --window": bool(drafters)}
+    given = [option for option, is_given in named.items() if is_given]
+    if len(given) > 1:
+        raise ValueError(f"{', '.join(given)}: not together; each is a bench of its own")
 
 
 def check_against(study: Study, against: str | None) -> None:

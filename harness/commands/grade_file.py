@@ -1,7 +1,8 @@
 """`streak grade-file`: verdicts on responses from anywhere, one line each. Needs no engine."""
 
 import os
-from collections import Counter
+import re
+from collections import Counter, deque
 from pathlib import Path
 
 import typer
@@ -14,6 +15,8 @@ from harness.grade_file import KEY, grade_responses, read_responses
 from results.ledger import Ledger, read_rows
 from results.records import VERDICTS, Grade
 from tasks.gpqa import gold_counts
+
+ROW_BEGINS = re.compile(rb'\{"id":"(?:[^"\\]|\\.)*"')
 
 
 def grade_file(task_name: str, path: Path, out: Path, source: Path | None, workers: int | None) -> None:
@@ -43,6 +46,20 @@ def check_out(path: Path, out: Path) -> None:
     """Raise ValueError where the verdicts would go over the responses, or nowhere."""
     if out.exists() and (not out.is_file() or (path.exists() and out.samefile(path))):
         raise ValueError(f"--out {out}: must be a file of its own, there or not yet")
+    if out.suffix == ".gz":
+        raise ValueError(f"--out {out}: verdicts are not compressed; give it another end than .gz")
+    # A ledger cuts a torn last line. In a file of another kind that would be somebody's text.
+    if out.exists() and not holds_verdicts(out):
+        raise ValueError(f"--out {out}: holds something else than verdicts; it must be a file of its own")
+
+
+def holds_verdicts(path: Path) -> bool:
+    """Whether a file is empty or what a grading left behind, be its last line torn."""
+    with path.open("rb") as file:
+        last = deque(file, maxlen=1).pop() if path.stat().st_size else b""
+    begun = ROW_BEGINS.match(last)
+    rest, expected = (last[begun.end() :], b',"verdict":"') if begun else (last, b'{"id":"')
+    return expected.startswith(rest[: len(expected)]) and all(row.get("verdict") in VERDICTS for row in read_rows(path))
 
 
 def usable_cores() -> int:
