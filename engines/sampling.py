@@ -10,9 +10,10 @@ LARGEST_BIAS = 1e6
 
 
 def require(condition: bool, name: str, value: object, allowed: str) -> None:
-    """Raise the one-line ValueError of a bad setting: what, its value, what is allowed."""
+    """Raise the one-line ValueError of a bad setting: what, its value (None: not given), what is allowed."""
     if not condition:
-        raise ValueError(f"{name} = {value!r} is not allowed; allowed: {allowed}")
+        wrong = f"{name} is missing" if value is None else f"{name} = {value!r} is not allowed"
+        raise ValueError(f"{wrong}; allowed: {allowed}")
 
 
 def is_temperature(value: float) -> bool:

@@ -31,8 +31,8 @@ def load_hub(
     """
     import datasets
 
-    pinned = f", revision {revision}" if revision else ""
-    place = f"{source} (config {config}, split {split}{pinned})"
+    given = {"config": config, "split": split, "revision": revision}
+    place = f"{source} ({', '.join(f'{name} {value}' for name, value in given.items() if value)})"
     obstacle = refusal(source)
     try:
         with offline(obstacle is not None):

@@ -167,6 +167,14 @@ def test_a_refusal_of_the_hub_is_one_line_with_what_to_do(
 
 
 @pytest.mark.usefixtures("reachable")
+def test_a_refusal_of_the_hub_names_no_config_where_none_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets, "load_dataset", hub_that_raises(ConnectionError("no route")))
+
+    with pytest.raises(OSError, match=r"^o/d \(split test\): no route"):
+        load_rows("o/d", split="test")
+
+
+@pytest.mark.usefixtures("reachable")
 def test_the_hub_is_asked_for_config_and_split(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
 

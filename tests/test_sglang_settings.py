@@ -48,7 +48,7 @@ def test_a_wrong_setting_is_named_with_what_is_allowed(text: str, complaint: str
         (("d", 300, 1), {}, "window = 300 is not allowed"),
         (("d", 8, 4), {}, "num_drafts = 4 is not allowed; allowed: 1 for shape 'chain'"),
         (("d", 8, 1), {"shape": "iid"}, "num_drafts = 1 is not allowed"),
-        (("d", 8, 1), {"shape": "tree"}, "nodes = None is not allowed"),
+        (("d", 8, 1), {"shape": "tree"}, "nodes is missing"),
         (("d", 8, 1), {"shape": "tree", "nodes": 4}, "nodes = 4 is not allowed"),
         (("d", 8, 1), {"shape": "tree", "nodes": 2000}, "nodes = 2000 is not allowed"),
         (("d", 8, 3), {"shape": "tree", "nodes": 20}, "num_drafts = 3 is not allowed"),

@@ -215,7 +215,7 @@ def test_the_catalog_says_what_every_setting_shape_and_rule_is() -> None:
         ({"rule": "leviathan", "cross_tokenizer": True}, "cross_tokenizer = True .* false for rule 'leviathan'"),
         ({"rule": "block", "drafter": ("d", "e")}, "one model for rule 'block'"),
         ({"shape": "tree", "nodes": 15}, "nodes = 15 .* from the window, 16, to 1024, or 'auto'"),
-        ({"shape": "tree"}, "nodes = None is not allowed"),
+        ({"shape": "tree"}, "nodes is missing; allowed: a whole number from the window, 16, to 1024, or 'auto'"),
         ({"nodes": 24}, "nodes = 24 is not allowed; allowed: nothing, unless the shape is 'tree'"),
         ({"shape": "iid", "num_drafts": 0}, "num_drafts = 0"),
         ({"window": 0}, "window = 0 is not allowed; allowed: a whole number from 1 to 256, or 'auto'"),
