@@ -93,7 +93,7 @@ class SglangEngine:
         self.client = Client(url) if url else self._start(log, port or free_port())
         try:
             self.lane = self._connect()
-        except BaseException:
+        except BaseException:  # an interrupt, too, must leave no server behind
             self.close()
             raise
 
@@ -112,7 +112,7 @@ class SglangEngine:
         self.process = ServerProcess(command, self.arm.environment, log)
         try:
             wait_until(client.is_up, self.process)
-        except BaseException:
+        except BaseException:  # the same
             self.close()
             raise
         return client

@@ -38,8 +38,8 @@ from engines.forecast import RecordedText
 from engines.models import resolve_model
 from engines.sampling import Sampling
 from harness import catalog
-from harness.align_config import AlignConfig
 from harness.align_prompts import Checked, Prompt, check_prompts, load_prompts
+from harness.align_settings import AlignConfig
 from harness.align_setups import drafter_setup
 from results.costs import forward_flops
 

@@ -6,145 +6,30 @@ Knows keys, types and ranges; opens no model and loads no problem. Relative path
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from engines.alignment.schedule import Optimizer, Shape
-from engines.contract import NUMBER_FORMATS, NumberFormat
+from engines.contract import NUMBER_FORMATS
 from harness import catalog
+from harness.align_settings import (
+    CHOICES,
+    FROM_ZERO,
+    OBJECTIVE_WORDS,
+    TRAINING_KEYS,
+    AlignConfig,
+    CorpusConfig,
+    DrafterConfig,
+    PromptsConfig,
+    TrainingConfig,
+    VerifierConfig,
+)
 from harness.toml_table import Table, is_whole, read_toml
 
 TABLES = ("title", "verifier", "prompts", "heldout", "corpus", "evaluation", "training", "drafter")
 SOURCES = ("arithmetic-training", "file", "task")
 DRAFTER_NAME = re.compile(r"(?!(corpus|heldout)$)(?!.*(-training|-\d{6})$)\w[\w.-]*", re.ASCII)
 """Names of folders beside those that an alignment keeps in its work folder, and never outside it."""
-OBJECTIVE_WORDS = "masked_diffusion"
-"""An objective that is `ce` with masked diffusion's noise on every second window."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifierConfig:
-    """The frozen model that writes the corpus, and how it is opened for that."""
-
-    path: str
-    engine: str
-    number_format: NumberFormat
-    threads: int
-    concurrency: int
-    max_context: int | None
-    thinking: bool | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptsConfig:
-    """Which prompts: source `arithmetic-training` (num, seed, events), a `file` of JSON lines, or a `task`."""
-
-    source: str
-    num: int
-    seed: int
-    min_events: int
-    max_events: int
-    file: Path | None
-    column: str
-    instruction: str
-    task: str
-    options: Mapping[str, object]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CorpusConfig:
-    """How the verifier continues the prompts; top_logs: most likely tokens kept of its laws, 0 for none."""
-
-    temperatures: tuple[float, ...]
-    top_p: float
-    per_prompt: int
-    max_tokens: int
-    seed: int
-    top_logs: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrafterConfig:
-    """One drafter to train: a parent and an objective, and [training] with what the drafter says otherwise."""
-
-    name: str
-    parent: str
-    layers: tuple[int, ...] | None
-    objective: Mapping[str, Any]
-    noise: bool
-    training: "TrainingConfig"
-    keep_at: tuple[int, ...]
-
-    @property
-    def objective_text(self) -> str:
-        """The objective in words."""
-        if self.noise:
-            return OBJECTIVE_WORDS
-        return " + ".join(name if weight == 1 else f"{weight} {name}" for name, weight in self.objective.items())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingConfig:
-    """How a drafter is trained; field by field the keys of [training] and what they are when left out."""
-
-    steps: int = 1000
-    learning_rate: float = 2e-3
-    warmup_steps: int = 50
-    schedule: Shape = "cosine"
-    decay_from: float = 0.3
-    rest: float = 0.03
-    weight_decay: float = 0.0
-    optimizer: Optimizer = "muon"
-    adamw_ratio: float = 0.5
-    clip_norm: float = 1.0
-    accumulate: int = 1
-    window: int = 16
-    anchors: int = 24
-    on_policy: float = 0.0
-    batch_tokens: int = 2400
-    context: int | None = None
-    seed: int = 0
-    save_every: int = 100
-    evaluate_every: int = 0
-    decay: float = 0.8
-    drafts: int = 8
-    nodes: int = 64
-    softness: float = 1.0
-    lora_rank: int = 0
-    lora_alpha: int = 16
-    mask_token_id: int | None = None
-    device: str = "auto"
-
-
-TRAINING_KEYS = tuple(field.name for field in fields(TrainingConfig))
-CHOICES: Mapping[str, tuple[str, ...]] = {
-    "schedule": get_args(Shape),
-    "optimizer": get_args(Optimizer),
-    "device": ("auto", "cpu", "cuda"),
-}
-FROM_ZERO = ("seed", "evaluate_every", "lora_rank", "mask_token_id")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlignConfig:
-    """The whole file; `drafters` in its order, a parent among them before its children."""
-
-    path: Path
-    name: str
-    title: str
-    verifier: VerifierConfig
-    prompts: PromptsConfig
-    heldout: PromptsConfig | None
-    corpus: CorpusConfig
-    drop_overlaps: bool
-    evaluation: tuple[tuple[str, Mapping[str, object]], ...]
-    drafters: tuple[DrafterConfig, ...]
-
-    def located(self, model: str) -> str:
-        """A model's name as engines take it: a path where the file's folder has such a directory or file."""
-        path = self.path.parent / model
-        return str(path) if path.exists() else model
 
 
 def read_align(path: Path) -> AlignConfig:
@@ -156,8 +41,8 @@ def read_align(path: Path) -> AlignConfig:
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; CONFIG is the TOML file of an alignment")
     top = Table(path, "", read_toml(path), TABLES)
-    training = table(top, "training", TRAINING_KEYS)
-    evaluation = table(top, "evaluation", None)
+    training = top.table("training", TRAINING_KEYS)
+    evaluation = top.table("evaluation", None)
     drop = evaluation.flag("drop_overlaps", default=False)
     tasks = {label: values for label, values in evaluation.values.items() if label != "drop_overlaps"}
     name = path.resolve().parent.name if path.stem == "align" else path.stem
@@ -165,19 +50,14 @@ def read_align(path: Path) -> AlignConfig:
         path=path,
         name=name,
         title=top.text("title", name),
-        verifier=read_verifier(table(top, "verifier", tuple(f.name for f in fields(VerifierConfig)))),
-        prompts=read_prompts(table(top, "prompts", None)),
-        heldout=read_prompts(table(top, "heldout", None)) if "heldout" in top else None,
-        corpus=read_corpus(table(top, "corpus", tuple(f.name for f in fields(CorpusConfig)))),
+        verifier=read_verifier(top.table("verifier", tuple(f.name for f in fields(VerifierConfig)))),
+        prompts=read_prompts(top.table("prompts", None)),
+        heldout=read_prompts(top.table("heldout", None)) if "heldout" in top else None,
+        corpus=read_corpus(top.table("corpus", tuple(f.name for f in fields(CorpusConfig)))),
         drop_overlaps=drop,
         evaluation=tuple(read_task(Table(path, f"evaluation.{label}", tasks[label], None)) for label in tasks),
         drafters=read_drafters(top, training),
     )
-
-
-def table(top: Table, name: str, known: tuple[str, ...] | None) -> Table:
-    """A table of the file; a missing one is empty."""
-    return Table(top.path, name, top.values.get(name, {}), known)
 
 
 def read_verifier(verifier: Table) -> VerifierConfig:
@@ -245,7 +125,7 @@ def read_corpus(corpus: Table) -> CorpusConfig:
 
 def read_drafters(top: Table, training: Table) -> tuple[DrafterConfig, ...]:
     """All [drafter.NAME], in the order of the file."""
-    drafters = table(top, "drafter", None)
+    drafters = top.table("drafter", None)
     if not drafters.values:
         raise ValueError(f"{top.path}: no drafter; an alignment needs at least one table [drafter.NAME]")
     for name in drafters.values:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import catalog
-from harness.align_config import AlignConfig, PromptsConfig
+from harness.align_settings import AlignConfig, PromptsConfig
 from results.alignment import Verdict
 from results.ledger import write_rows
 from tasks.contract import Message, Problem

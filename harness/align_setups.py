@@ -9,7 +9,7 @@ from engines.alignment.mixed import Mixed, Settings
 from engines.alignment.schedule import Schedule
 from engines.alignment.stages import DrafterSetup, training_device
 from engines.models import resolve_model
-from harness.align_config import AlignConfig, DrafterConfig, TrainingConfig
+from harness.align_settings import AlignConfig, DrafterConfig, TrainingConfig
 
 
 def drafter_setup(config: AlignConfig, drafter: DrafterConfig, work: Path, pad_id: int) -> DrafterSetup:

@@ -165,21 +165,21 @@ def read_study(study: Path, source: Path | None = None) -> Study:
     path = study_path(study)
     top = Table(path, "", read_toml(path), TABLES)
     name = path.resolve().parent.name if path.name == STUDY_FILE else path.stem
-    sampling = table(top, "sampling", ("temperatures", "max_tokens", "samples", "seed", "stop", *LAW_KEYS))
-    budgets = table(top, "budgets", ("seconds", "clock", "policies"))
-    engine_name = table(top, "engine", None).choice("name", tuple(catalog.ENGINES), "reference")
+    sampling = top.table("sampling", ("temperatures", "max_tokens", "samples", "seed", "stop", *LAW_KEYS))
+    budgets = top.table("budgets", ("seconds", "clock", "policies"))
+    engine_name = top.table("engine", None).choice("name", tuple(catalog.ENGINES), "reference")
     served = catalog.ENGINES[engine_name].served
-    engine = table(top, "engine", ENGINE_KEYS + (SERVED_ENGINE_KEYS if served else ()))
-    model = table(top, "model", ("path", "thinking"))
-    task = dict(table(top, "task", None).values)
+    engine = top.table("engine", ENGINE_KEYS + (SERVED_ENGINE_KEYS if served else ()))
+    model = top.table("model", ("path", "thinking"))
+    task = dict(top.table("task", None).values)
     if source is not None:
         task["source"] = str(source.resolve())
-    arms = read_arms(table(top, "arm", None), engine, sampling, served=served)
+    arms = read_arms(top.table("arm", None), engine, sampling, served=served)
     read = Study(
         name=name,
         folder=path.parent,
         title=top.text("title", name),
-        task=table(top, "task", None).text("name"),
+        task=top.table("task", None).text("name"),
         task_options={key: value for key, value in task.items() if key != "name"},
         engine=engine_name,
         model=model.text("path"),
@@ -204,15 +204,10 @@ def read_study(study: Path, source: Path | None = None) -> Study:
     return read
 
 
-def table(top: Table, name: str, known: tuple[str, ...] | None) -> Table:
-    """A table of the study; a missing one is empty."""
-    return Table(top.path, name, top.values.get(name, {}), known)
-
-
 def read_baseline(top: Table, names: list[str]) -> str:
     """The arm that others are compared with: as [study] says, else `vanilla`, else the first."""
     default = "vanilla" if "vanilla" in names else names[0]
-    return table(top, "study", ("baseline",)).choice("baseline", tuple(names), default)
+    return top.table("study", ("baseline",)).choice("baseline", tuple(names), default)
 
 
 def read_law(sampling: Table) -> dict[str, Any]:

@@ -40,6 +40,10 @@ class Table:
     def __contains__(self, key: object) -> bool:
         return key in self.values
 
+    def table(self, name: str, known: Iterable[str] | None) -> "Table":
+        """The table of this name inside of it; a missing one is empty."""
+        return Table(self.path, name, self.values.get(name, {}), known)
+
     def refuse(self, key: str, allowed: str) -> ValueError:
         """The error of a value that is not allowed."""
         where = f" in [{self.label}]" if self.label else ""

@@ -250,7 +250,7 @@ class Sandbox:
             runner = Runner(self._hidden, self.without)
         try:
             yield runner
-        except BaseException:
+        except BaseException:  # after an interrupt, too, nobody knows what it still holds
             runner.end()
             raise
         with self._lock:
