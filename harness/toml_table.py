@@ -34,7 +34,7 @@ class Table:
         allowed = set(values) if known is None else set(known)
         for key in values:
             if key not in allowed:
-                where = f"[{label}]" if label else "the study"
+                where = f"[{label}]" if label else "the file"
                 raise ValueError(f"{path}: unknown key {key!r} in {where}; known keys: {', '.join(sorted(allowed))}")
 
     def __contains__(self, key: object) -> bool:
