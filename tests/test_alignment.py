@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from engines.alignment.drafting import DraftTraining, drafter_from_verifier, drafting_loss
+from engines.alignment.drafting import drafter_from_verifier
 from engines.alignment.examples import Example
-from engines.alignment.losses import partly_shown, round_starts
+from engines.alignment.losses import Plan, WindowLoss, partly_shown, round_starts
+from engines.alignment.mixed import Mixed
 from engines.alignment.objectives import ce, log_streak, streak_sum
 from engines.alignment.rollouts import sample_rollouts
 from engines.alignment.schedule import Schedule
@@ -24,7 +25,8 @@ from engines.reference import ReferenceEngine
 from engines.sampling import Sampling
 from tiny_models import TINY, sharpened, write_model
 
-PLAN = DraftTraining(objective="log_streak", window=4, anchors=6, seed=1, pad_id=0)
+PLAN = Plan(objective=Mixed(weights={"log_streak": 1.0}), window=4, anchors=6, seed=1, pad_id=0, on_policy=0.5)
+DRAFTER = DrafterConfig(mask_token_id=4, logits_shift=1)
 
 
 def some_examples(count: int, seed: int = 0) -> list[Example]:
@@ -144,9 +146,7 @@ def losses_of(folder: Path, *, stage_seconds: float = math.inf) -> tuple[bool, l
     def listen(progress: Progress) -> None:
         seen.append(progress.loss)
 
-    loss_at = drafting_loss(
-        decoder, DrafterConfig(mask_token_id=4, logits_shift=1), PLAN, lambda n: some_examples(2, n)
-    )
+    loss_at = WindowLoss(decoder=decoder, drafter=DRAFTER, plan=PLAN, batch_at=lambda n: some_examples(2, n))
     done = train(
         decoder, loss_at, Schedule(steps=6, learning_rate=1e-2), folder, stage_seconds=stage_seconds, listen=listen
     )
@@ -167,12 +167,8 @@ def test_training_in_stages_gives_the_loss_curve_of_training_at_once(tmp_path: P
 
 def test_training_lowers_the_loss(tmp_path: Path) -> None:
     decoder = fresh_drafter().train()
-    loss_at = drafting_loss(
-        decoder,
-        DrafterConfig(mask_token_id=4, logits_shift=1),
-        dataclasses.replace(PLAN, objective="masked_diffusion"),
-        lambda n: some_examples(2),
-    )
+    masked = dataclasses.replace(PLAN, objective=Mixed(weights={"ce": 1.0}), noise=True, on_policy=0.0)
+    loss_at = WindowLoss(decoder=decoder, drafter=DRAFTER, plan=masked, batch_at=lambda _: some_examples(2))
     seen: list[float] = []
 
     train(decoder, loss_at, Schedule(steps=30, learning_rate=1e-2), tmp_path, listen=lambda p: seen.append(p.loss))

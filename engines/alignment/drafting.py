@@ -1,30 +1,12 @@
-"""Training a diffusion drafter for the embedded models: a decoder cut from the verifier, and two ready plans.
+"""A drafter to begin with: a decoder cut from the verifier.
 
-Knows token ids and a verifier's weights; no task, no file. What a step does is in losses.py.
+Knows a verifier's weights; no task, no file, no training.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Sequence
 
-from engines.alignment.examples import Example
-from engines.alignment.losses import Plan, WindowLoss
-from engines.alignment.mixed import Mixed
-from engines.checkpoints import DrafterConfig
 from engines.decoder import Decoder
-
-Objective = Literal["masked_diffusion", "log_streak"]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class DraftTraining:
-    """What one step trains: windows of `window` places at `anchors` places of every sequence of the batch."""
-
-    objective: Objective
-    window: int
-    anchors: int
-    seed: int
-    pad_id: int
 
 
 def drafter_from_verifier(verifier: Decoder, layers: int | Sequence[int]) -> Decoder:
@@ -40,24 +22,3 @@ def drafter_from_verifier(verifier: Decoder, layers: int | Sequence[int]) -> Dec
         }
     )
     return drafter
-
-
-def drafting_loss(
-    decoder: Decoder, drafter: DrafterConfig, plan: DraftTraining, batch_at: Callable[[int], Sequence[Example]]
-) -> WindowLoss:
-    """The loss per step that the trainer wants.
-
-    `masked_diffusion` trains uniform anchors. `log_streak` trains half uniform anchors and half the starts of rounds
-    that follow them under the drafter as it is: rounds start behind a rejection, so at hard places.
-    """
-    noise = plan.objective == "masked_diffusion"
-    whole = Plan(
-        objective=Mixed(weights={"ce" if noise else plan.objective: 1.0}),
-        window=plan.window,
-        anchors=plan.anchors,
-        seed=plan.seed,
-        pad_id=plan.pad_id,
-        noise=noise,
-        on_policy=0.0 if noise else 0.5,
-    )
-    return WindowLoss(decoder=decoder, drafter=drafter, plan=whole, batch_at=batch_at)

@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 
-from engines.alignment.drafting import DraftTraining, Objective, drafter_from_verifier, drafting_loss
+from engines.alignment.drafting import drafter_from_verifier
 from engines.alignment.examples import Example
+from engines.alignment.losses import Plan, WindowLoss
+from engines.alignment.mixed import Mixed
 from engines.alignment.rollouts import sample_rollouts
 from engines.alignment.schedule import Schedule
 from engines.alignment.trainer import Progress, train
@@ -26,6 +28,7 @@ from engines.embedded.pretraining import new_verifier, pretraining_loss
 from engines.embedded.tokenizer import VOCAB_SIZE, build_tokenizer
 
 Batches: TypeAlias = Callable[[int], Sequence[Example]]
+Objective = Literal["masked_diffusion", "log_streak"]
 
 VERIFIER = DecoderConfig(
     vocab_size=VOCAB_SIZE,
@@ -143,19 +146,26 @@ def train_drafter(
     schedule: Schedule,
     seed: int,
 ) -> bool:
-    """Train drafter `name` from `parent` (layers of the verifier, or a drafter); True when it is saved."""
+    """Train drafter `name` from `parent` (layers of the verifier, or a drafter); True when it is saved.
+
+    `masked_diffusion` trains uniform anchors. `log_streak` trains half uniform anchors and half the starts of rounds
+    that follow them under the drafter as it is: rounds start behind a rejection, so at hard places.
+    """
     torch.set_num_threads(stage.threads)
     folder = stage.work / parent
     decoder = cut_from(folder) if parent == "verifier" else load_decoder(folder, torch.float32).requires_grad_(True)
     drafter = DrafterConfig(mask_token_id=chat.tokenizer.mask_token_id, logits_shift=1)
-    plan = DraftTraining(
-        objective=objective,
+    noise = objective == "masked_diffusion"
+    plan = Plan(
+        objective=Mixed(weights={"ce" if noise else objective: 1.0}),
         window=DRAFTER_WINDOW,
         anchors=DRAFTER_ANCHORS,
         seed=seed,
         pad_id=chat.tokenizer.pad_token_id,
+        noise=noise,
+        on_policy=0.0 if noise else 0.5,
     )
-    loss_at = drafting_loss(decoder, drafter, plan, batch_at)
+    loss_at = WindowLoss(decoder=decoder, drafter=drafter, plan=plan, batch_at=batch_at)
     folder = stage.work / f"{name}-training"
     done = train(decoder, loss_at, schedule, folder, stage_seconds=stage.seconds, listen=stage.listen)
     if done:
