@@ -25,6 +25,7 @@ EXACT_FOR: Mapping[Rule, tuple[Shape, ...]] = {
     "traversal": ("chain", "iid"),
 }
 LARGEST_WINDOW = 256
+LARGEST_BRANCHES = 64
 LARGEST_NODES = 1024
 """Drafted nodes of a round, over all drafts."""
 MOST_AUTO_NODES = 64
@@ -41,6 +42,8 @@ class Speculation:
     window:             tokens drafted per round (gamma); `auto` verifies as much of the drafter's window as pays
     shape:              `chain` (one draft), `iid` (num_drafts drafts), `tree` (best-first, `nodes` nodes)
     nodes:              nodes of `tree`; `auto` chooses them every round by measured step times and acceptance
+    branches:           nodes of `tree`, at most, whose path the drafter reads before it drafts anew what follows them,
+                        all in one further forward; 0: all nodes come from the marginals of one window
     draft_temperature:  at which drafts are drawn, 0 being argmax. None: the request's temperature for a rule that
                         weighs the drafter's law; for the others 0 in `chain` and 1 in `iid`
     rule:               verification rule, one that is exact for the shape (EXACT_FOR)
@@ -55,6 +58,7 @@ class Speculation:
     shape: Shape = "chain"
     num_drafts: int = 1
     nodes: int | Auto | None = None
+    branches: int = 0
     draft_temperature: float | None = None
     rule: Rule = "walk"
     steps: int = 1
@@ -114,6 +118,9 @@ class Speculation:
             require(count <= LARGEST_NODES, "num_drafts", self.num_drafts, f"window x num_drafts <= {LARGEST_NODES}")
         else:
             require(self.num_drafts == 1, "num_drafts", self.num_drafts, f"1 for shape {self.shape!r}")
+        most = LARGEST_BRANCHES if self.shape == "tree" else 0
+        allowed = f"a whole number from 0 to {most}" if most else "0, unless the shape is 'tree'"
+        require(0 <= self.branches <= most, "branches", self.branches, allowed)
         if self.shape != "tree":
             require(self.nodes is None, "nodes", self.nodes, "nothing, unless the shape is 'tree'")
         elif self.nodes != AUTO:

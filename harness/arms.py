@@ -148,6 +148,7 @@ def read_speculation(arm: Table) -> Speculation | None:
         "shape": lambda key: arm.choice(key, SHAPES),
         "num_drafts": lambda key: arm.whole(key, 1, 1),
         "nodes": lambda key: arm.whole_or(key, AUTO, 1),
+        "branches": lambda key: arm.whole(key, 0, 0),
         "draft_temperature": lambda key: arm.number(key, 0.0),
         "rule": lambda key: arm.choice(key, RULES),
         "steps": lambda key: arm.whole(key, 1, 1),

@@ -69,6 +69,7 @@ ARM_SETTINGS = {
     "draft_temperature": "temperature of the drafts, 0 being the most likely tokens (default: by shape and rule)",
     "rule": "verification rule (default walk)",
     "steps": "denoising forwards per window (default 1)",
+    "branches": "nodes of a tree whose path the drafter reads before it drafts anew what follows (default 0)",
     "prefix_cache": "false: the drafter computes its whole prefix anew every round (default true)",
     "cross_tokenizer": "true: the drafter has its own tokenizer, its text is tokenized anew",
     "number_format": "float32 or bfloat16, for the target (default: the study's, else float32)",

@@ -59,6 +59,7 @@ def tokens(completions: Sequence[Completion]) -> list[tuple[int, ...]]:
     return [completion.token_ids for completion in completions]
 
 
+TWO = {"branches": 2}
 ARMS: dict[str, dict[str, Any]] = {
     "chain": {},
     "chain, mask row predicts its own place": {"drafter": "unshifted"},
@@ -71,7 +72,12 @@ ARMS: dict[str, dict[str, Any]] = {
     "iid, paper": {"shape": "iid", "num_drafts": 4, "rule": "paper"},
     "tree, walk": {"shape": "tree", "nodes": 12},
     "tree, paper": {"shape": "tree", "nodes": 12, "rule": "paper"},
+    "tree, branches drafted anew": {"shape": "tree", "nodes": 12, "branches": 3},
+    "tree, branches, full attention": {"drafter": "stock", "shape": "tree", "nodes": 12, "branches": 3},
+    "tree, branches, mask row predicts its own place": {"drafter": "unshifted", "shape": "tree", "nodes": 9} | TWO,
+    "tree, branches, no prefix cache": {"shape": "tree", "nodes": 12, "branches": 3, "prefix_cache": False},
     "tree, as many nodes as pay": {"shape": "tree", "nodes": "auto"},
+    "tree, as many nodes as pay, branches": {"shape": "tree", "nodes": "auto", "branches": 4},
     "chain, as long as pays": {"window": "auto"},
     "small causal drafter": {"drafting": "autoregressive", "drafter": "small"},
     "prompt lookup": {"drafting": "ngram"},

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from engines.speculative.drafts import (
     DraftTree,
+    RankedTree,
     ancestors_mask,
     draft_chain,
     draft_samples,
@@ -89,6 +90,39 @@ def test_a_token_without_probability_is_never_drafted() -> None:
     marginals[:, 2] = float("-inf")
 
     assert 2 not in draft_tree(marginals, 39).tree.tokens
+
+
+def test_scores_behind_a_path_count_there_and_nowhere_else() -> None:
+    marginals, behind = scores(3, 4), scores(2, 4, seed=9)
+    fork = (int(marginals[0].argmin()),)
+    logs, own = torch.log_softmax(marginals, -1), torch.log_softmax(behind, -1)
+
+    tree, path_logs = draft_tree(marginals, 84, floor=float("-inf"), below={fork: behind})
+
+    def expected(path: tuple[int, ...]) -> float:
+        laws = [logs[0], own[0], own[1]] if path[:1] == fork else logs
+        return sum(float(law[token]) for law, token in zip(laws, path, strict=False))
+
+    assert path_logs == pytest.approx([expected(path) for path in paths(tree)], abs=1e-5)
+    assert path_logs == sorted(path_logs, reverse=True)
+
+
+def test_the_argmax_chain_follows_the_scores_behind_its_own_beginning() -> None:
+    marginals, behind = scores(3, 6), scores(2, 6, seed=4)
+    first = int(marginals[0].argmax())
+
+    tree = draft_tree(marginals, 3, below={(first,): behind}).tree
+
+    assert tree.tokens == [first, *behind.argmax(-1).tolist()]
+
+
+def test_forks_are_the_likeliest_nodes_with_siblings_and_something_below() -> None:
+    tree = trie([[5, 6, 7], [5, 6, 8], [5, 9], [4]])
+    ranked = RankedTree(tree, [-0.1, -0.2, -1.0, -1.1, -3.0, -2.0])
+
+    assert ranked.forks(4, depth=3) == [(5,), (5, 6), (4,), (5, 9)]
+    assert ranked.forks(2, depth=3) == [(5,), (5, 6)]
+    assert ranked.forks(9, depth=4)[2] == (5, 6, 7)
 
 
 def test_the_ranked_chain_is_the_argmax_chain() -> None:

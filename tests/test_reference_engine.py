@@ -87,6 +87,23 @@ def test_cached_marginals_equal_those_of_a_drafter_that_starts_anew(models: Path
     assert worst < 1e-4
 
 
+@pytest.mark.parametrize("prefix", ["causal", "full"])
+@pytest.mark.parametrize("shift", [0, 1])
+def test_marginals_behind_a_path_are_those_of_a_text_that_holds_it(tmp_path: Path, shift: int, prefix: str) -> None:
+    folder = write_drafter(tmp_path, logits_shift=shift, draft_prefix=prefix)
+    decoder, config = load_decoder(folder, torch.float32), read_drafter_config(folder)
+    text, paths = list(range(20, 43)), [(7,), (9, 8), (9, 11, 12)]
+    drafter = DiffusionDrafter(decoder, config, window=5, capacity=64, branches=3)
+
+    before = drafter.marginals([text])
+    found = drafter.marginals_below(0, text, paths)
+
+    for path in paths:
+        alone = DiffusionDrafter(decoder, config, window=5 - len(path), capacity=64)
+        assert torch.allclose(found[path], alone.marginals([[*text, *path]])[0], atol=1e-4)
+    assert torch.allclose(drafter.marginals([text]), before, atol=1e-4)
+
+
 def test_the_mask_token_is_never_proposed(models: Path) -> None:
     folder = models / "drafter1"
     config = read_drafter_config(folder)

@@ -218,6 +218,8 @@ def test_the_catalog_says_what_every_setting_shape_and_rule_is() -> None:
         ({"shape": "tree"}, "nodes is missing; allowed: a whole number from the window, 16, to 1024, or 'auto'"),
         ({"nodes": 24}, "nodes = 24 is not allowed; allowed: nothing, unless the shape is 'tree'"),
         ({"shape": "iid", "num_drafts": 0}, "num_drafts = 0"),
+        ({"branches": 2}, "branches = 2 is not allowed; allowed: 0, unless the shape is 'tree'"),
+        ({"shape": "tree", "nodes": 24, "branches": 65}, "branches = 65 .* a whole number from 0 to 64"),
         ({"window": 0}, "window = 0 is not allowed; allowed: a whole number from 1 to 256, or 'auto'"),
         ({"window": "auto", "shape": "iid", "num_drafts": 4}, "window = 'auto'"),
         ({"drafting": "ngram"}, "drafter = 'd' is not allowed; allowed: none for drafting 'ngram'"),

@@ -9,10 +9,7 @@ from typing import NamedTuple, Protocol
 from torch import Tensor
 
 from engines.draws import Draws
-from engines.pace import Pace
-from engines.speculation import MOST_AUTO_NODES, Speculation
-from engines.speculative.distributions import are_numbers
-from engines.speculative.drafts import NO_DRAFT, DraftTree, draft_chain, draft_samples, draft_tree, ranked_chain
+from engines.speculative.drafts import NO_DRAFT, DraftTree
 
 
 class Prefix(Protocol):
@@ -76,31 +73,3 @@ class Drafter(Protocol):
     def rehearse(self, context: int) -> None:
         """Do the forwards of one round after `context` tokens of no meaning, to be timed."""
         ...
-
-
-def shape_draft(marginals: Tensor, speculation: Speculation, draws: Draws) -> Draft:
-    """The draft of an arm's shape from the marginals [G, V] of a window."""
-    weighs, shape = speculation.weighs_draft_law, speculation.shape
-    if not are_numbers(marginals):
-        return NOT_NUMBERS
-    if shape == "tree" and isinstance(speculation.nodes, int):
-        return Draft(draft_tree(marginals, speculation.nodes).tree)
-    if shape == "chain" and not weighs and speculation.drafting_temperature(draws.sampling.temperature) == 0:
-        return Draft(draft_chain(marginals))
-    laws = draws.draft_laws(marginals, speculation)
-    argmax = marginals if shape == "iid" and not weighs else None
-    tree = draft_samples(laws, speculation.num_drafts, draws.generator, argmax=argmax)
-    return Draft(tree, laws if weighs else None)
-
-
-def choose_draft(marginals: Tensor, speculation: Speculation, pace: Pace, temperature: float) -> Draft:
-    """For `auto`: as much of the chain or tree that marginals [G, V] make as pays for its verification."""
-    if not are_numbers(marginals):
-        return NOT_NUMBERS
-    if speculation.shape == "tree":
-        ranked = draft_tree(marginals, MOST_AUTO_NODES, floor=pace.floor(temperature))
-    else:
-        ranked = ranked_chain(marginals[:MOST_AUTO_NODES])
-    nodes = pace.choose(ranked.path_logs, temperature)
-    verified = ranked.path_logs[:nodes]
-    return Draft(ranked.tree.first(nodes), learn=lambda accepted: pace.learn(verified, accepted, temperature))

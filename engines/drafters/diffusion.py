@@ -18,9 +18,12 @@ from torch import Tensor
 from engines.cache import HIDDEN, KVCache, stack_masks
 from engines.checkpoints import DrafterConfig
 from engines.decoder import Decoder, prefill
-from engines.drafters.contract import Draft, Prefix, choose_draft, shape_draft
+from engines.drafters.contract import NOT_NUMBERS, Draft, Prefix
+from engines.drafters.shaping import choose_draft, rank_nodes, shape_draft
 from engines.pace import Pace
 from engines.speculation import Speculation
+from engines.speculative.distributions import are_numbers
+from engines.speculative.drafts import Path
 
 TYPICAL_COMMITTED = 6
 """Rows that a round adds to the drafter's prefix, where it is rehearsed: about an accepted streak."""
@@ -74,12 +77,13 @@ class DiffusionDrafter:
         capacity: int,
         lanes: int = 1,
         *,
+        branches: int = 0,
         prefix_cache: bool = True,
     ) -> None:
         self.decoder, self.config, self.window = decoder, config, window
         self.prefix_cache = prefix_cache
         # A lane far ahead of others is padded to their rows: an accepted run and a window at most.
-        self.cache = KVCache(decoder.config, lanes, capacity + 2 * window + 2)
+        self.cache = KVCache(decoder.config, lanes, capacity + max(2, branches) * (window + 1))
 
     @property
     def is_cached(self) -> bool:
@@ -112,10 +116,48 @@ class DiffusionDrafter:
         if self.config.prefix == "causal":
             hidden = self.forward_cached(texts, window)
         else:
-            hidden = torch.stack([self.forward_all(text + row) for text, row in zip(texts, window, strict=True)])
+            rows = [self.forward_all(text + row) for text, row in zip(texts, window, strict=True)]
+            hidden = torch.stack([row[-self.window :] for row in rows])
+        return self.read(hidden)
+
+    def read(self, hidden: Tensor) -> Tensor:
+        """Scores in float32, [..., hidden] -> [..., V]; the mask token can never be proposed."""
         scores = self.decoder.logits(hidden).float()
         scores[..., self.config.mask_token_id] = HIDDEN
         return scores
+
+    def marginals_below(self, lane: int, text: list[int], paths: Sequence[Path]) -> dict[Path, Tensor]:
+        """Scores of the places behind each path of drafted tokens, as if it were committed; commits nothing.
+
+        To be called after `marginals`, which has committed the text but for its bonus token.
+
+        Shapes:
+            returns: [G - len(path), V] for each path
+        """
+        masks = [self.config.mask_token_id] * (self.window - self.config.logits_shift)
+        if self.config.prefix == "causal":
+            hidden = self.forward_paths(lane, text[-1], [(path, masks[len(path) :]) for path in paths])
+        else:
+            hidden = [self.forward_all([*text, *path, *masks[len(path) :]]) for path in paths]
+        return {path: self.read(rows[len(path) - self.window :]) for path, rows in zip(paths, hidden, strict=True)}
+
+    def forward_paths(self, lane: int, bonus: int, windows: Sequence[tuple[Path, list[int]]]) -> list[Tensor]:
+        """One forward of several windows behind one committed text: hidden states of each, [rows, hidden].
+
+        A path is read as committed rows would be, its last token as a bonus token; no window sees another.
+        """
+        cache = self.cache
+        known = cache.lengths[lane]
+        blocks = [window_mask(len(path), 1 + len(places), 0, cache.dtype) for path, places in windows]
+        sizes = [len(block) for block in blocks]
+        own = torch.block_diag(*(block == 0 for block in blocks))
+        mask = torch.zeros(len(own), known + len(own), dtype=cache.dtype)
+        mask[:, known:].masked_fill_(own == 0, HIDDEN)
+        ids = torch.tensor([[token for path, places in windows for token in (bonus, *path, *places)]])
+        positions = known + torch.cat([torch.arange(size) for size in sizes])
+        cache.active = range(lane, lane + 1)
+        hidden: Tensor = self.decoder(ids, positions, mask, cache)
+        return list(hidden[0].split(sizes))
 
     def forward_cached(self, texts: Sequence[list[int]], window: list[list[int]]) -> Tensor:
         """Hidden states that predict the window's places, [B, G, hidden]; commits all tokens but the bonus token."""
@@ -142,8 +184,8 @@ class DiffusionDrafter:
         return torch.take_along_dim(hidden, wanted[..., None], dim=1)
 
     def forward_all(self, ids: list[int]) -> Tensor:
-        """The same for one text without a cache, [G, hidden]."""
-        hidden: Tensor = self.decoder(torch.tensor([ids]), torch.arange(len(ids)))[0, -self.window :]
+        """Hidden states of a text without a cache, [len(ids), hidden]."""
+        hidden: Tensor = self.decoder(torch.tensor([ids]), torch.arange(len(ids)))[0]
         return hidden
 
 
@@ -177,11 +219,24 @@ class DiffusionDrafting:
 
     def shape(self, prefix: Prefix, marginals: Tensor) -> Draft:
         """The draft that marginals [G, V] make for one sequence."""
-        if self.pace:
-            return choose_draft(marginals, self.speculation, self.pace, prefix.draws.sampling.temperature)
-        return shape_draft(marginals, self.speculation, prefix.draws)
+        speculation, temperature = self.speculation, prefix.draws.sampling.temperature
+        if not are_numbers(marginals):
+            return NOT_NUMBERS
+        if not self.pace and speculation.shape != "tree":
+            return shape_draft(marginals, speculation, prefix.draws)
+        ranked = rank_nodes(marginals, speculation, self.pace, temperature)
+        forks = ranked.forks(speculation.branches, self.drafter.window)
+        if forks:
+            below = self.drafter.marginals_below(prefix.lane, prefix.text, forks)
+            if not all(map(are_numbers, below.values())):
+                return NOT_NUMBERS
+            ranked = rank_nodes(marginals, speculation, self.pace, temperature, below)
+        return choose_draft(ranked, self.pace, temperature) if self.pace else Draft(ranked.tree)
 
     def rehearse(self, context: int) -> None:
         """One round's forwards after `context` tokens."""
         self.drafter.cache.lengths[0] = max(0, context - 1 - TYPICAL_COMMITTED)
-        self.drafter.marginals([[0] * context], self.speculation.steps)
+        text, branches = [0] * context, self.speculation.branches
+        self.drafter.marginals([text], self.speculation.steps)
+        if branches and self.drafter.window > 1:
+            self.drafter.marginals_below(0, text, [(token,) for token in range(branches)])

@@ -67,7 +67,15 @@ def open_one(folder: Path, speculation: Speculation, host: Host) -> Drafter:
         config = read_drafter_config(folder)
         window = speculation.window if isinstance(speculation.window, int) else config.window
         decoder = load_decoder(folder, host.dtype)
-        model = DiffusionDrafter(decoder, config, window, room, host.lanes, prefix_cache=speculation.prefix_cache)
+        model = DiffusionDrafter(
+            decoder,
+            config,
+            window,
+            room,
+            host.lanes,
+            branches=speculation.branches,
+            prefix_cache=speculation.prefix_cache,
+        )
         drafter = DiffusionDrafting(model, speculation)
     if not speculation.cross_tokenizer:
         return drafter

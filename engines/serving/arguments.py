@@ -184,6 +184,7 @@ def check_speculation(speculation: Speculation, device: Device) -> None:
     require(len(speculation.drafters) <= 1, "drafter", speculation.drafter, f"one model {here}")
     require(speculation.rule in PLUGIN_RULES, "rule", speculation.rule, f"{', '.join(PLUGIN_RULES)} {here}")
     require(speculation.steps == 1, "steps", speculation.steps, f"1 {here}")
+    require(not speculation.branches, "branches", speculation.branches, f"0 {here}")
     require(speculation.prefix_cache, "prefix_cache", False, f"true {here}")
     require(not speculation.cross_tokenizer, "cross_tokenizer", True, f"false {here}")
     fine = speculation.drafting != "autoregressive" or device == "cuda"

@@ -1,12 +1,14 @@
 """Draft shapes: from the marginals of a denoised window to trees of candidate tokens.
 
 Knows tensors only. `chain` is one draft, `iid` are K joint drafts merged into a trie, `tree` is the argmax chain and
-then, best first, the nodes of largest product of marginals (DDTree, arXiv 2604.12989). A draft temperature of 0 takes
-the argmax of every place.
+then, best first, the nodes of largest product of marginals (DDTree, arXiv 2604.12989); behind its forks, marginals that
+know the path may take the place of those that do not. A draft temperature of 0 takes the argmax of every place.
 """
 
 import heapq
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -14,6 +16,9 @@ from torch import Tensor
 
 ROOT = -1
 """Parent of the nodes that follow the bonus token."""
+Path = tuple[int, ...]
+"""Tokens from the first place downwards."""
+NOWHERE: Mapping[Path, Tensor] = MappingProxyType({})
 
 
 class DraftTree(NamedTuple):
@@ -99,6 +104,16 @@ class RankedTree(NamedTuple):
     tree: DraftTree
     path_logs: list[float]
 
+    def forks(self, most: int, depth: int) -> list[Path]:
+        """Tokens from the first place down to the likeliest nodes that have siblings and are not as deep as `depth`.
+
+        What follows them depends on which of them it is, and marginals cannot say that.
+        """
+        tree, siblings = self.tree, Counter(self.tree.parents)
+        forks = [n for n, parent in enumerate(tree.parents) if siblings[parent] > 1 and tree.depths[n] < depth]
+        forks.sort(key=lambda node: -self.path_logs[node])
+        return [tuple(tree.tokens[on] for on in tree.path(node)) for node in forks[:most]]
+
 
 def ranked_chain(marginals: Tensor) -> RankedTree:
     """The argmax chain with its log-probabilities. marginals: [G, V] scores."""
@@ -106,7 +121,9 @@ def ranked_chain(marginals: Tensor) -> RankedTree:
     return RankedTree(trie([best.indices.tolist()]), best.values.cumsum(dim=-1).tolist())
 
 
-def draft_tree(marginals: Tensor, nodes: int, *, floor: float | None = None) -> RankedTree:
+def draft_tree(
+    marginals: Tensor, nodes: int, *, floor: float | None = None, below: Mapping[Path, Tensor] = NOWHERE
+) -> RankedTree:
     """The argmax chain, then the nodes of largest product of marginals, best first, up to `nodes` in all.
 
     Every next node is either the next most likely sibling of one that is there or its most likely child, so a heap
@@ -117,54 +134,73 @@ def draft_tree(marginals: Tensor, nodes: int, *, floor: float | None = None) -> 
         nodes: node budget, at least G without a floor
         floor: log-probability below which no node is wanted. The chain, too, then grows only as far as it is among the
             best: every beginning of the result is the best tree of its size
+        below: scores [G - len(path), V] of the places behind some paths, which count there instead of `marginals`
     """
-    window = marginals.shape[0]
-    logs = torch.log_softmax(marginals.float(), dim=-1)
-    widest = marginals.shape[1] if floor is None else max(1, int((logs >= floor).sum(dim=-1).amax()))
-    ranked = logs.topk(min(nodes, widest), dim=-1)
-    grown = Growth(ranked.indices.tolist(), ranked.values.tolist())
+    known = {path: ranked(scores, nodes, floor) for path, scores in below.items()}
+    grown = Growth(ranked(marginals, nodes, floor), known)
     if floor is None:
         node = ROOT
-        for depth in range(window):
-            node = grown.add(node, depth, 0)
+        for _ in range(marginals.shape[0]):
+            node = grown.add(node, 0)
     else:
-        grown.offer(ROOT, 0, 0)
+        grown.offer(ROOT, 0)
     while grown.heap and len(grown.path_logs) < nodes:
-        loss, depth, parent, rank = heapq.heappop(grown.heap)
+        loss, _, parent, rank = heapq.heappop(grown.heap)
         if floor is not None and -loss < floor:
             break
-        grown.offer(grown.add(parent, depth, rank), depth + 1, 0)
+        grown.offer(grown.add(parent, rank), 0)
     return RankedTree(grown.tree.first(len(grown.path_logs)), grown.path_logs)
 
 
+class Ranked(NamedTuple):
+    """For every place the most likely tokens in order, and their log-probabilities."""
+
+    tokens: list[list[int]]
+    logs: list[list[float]]
+
+
+def ranked(marginals: Tensor, nodes: int, floor: float | None) -> Ranked:
+    """The tokens of every place that a tree of `nodes` nodes above the floor could hold. marginals: [G, V] scores."""
+    logs = torch.log_softmax(marginals.float(), dim=-1)
+    widest = marginals.shape[1] if floor is None else max(1, int((logs >= floor).sum(dim=-1).amax()))
+    best = logs.topk(min(nodes, widest), dim=-1)
+    return Ranked(best.indices.tolist(), best.values.tolist())
+
+
 class Growth:
-    """A tree as it grows, and the heap of the nodes that could be next.
+    """A tree as it grows, and the heap of the nodes that could be next."""
 
-    tokens, logs: for every place the most likely tokens in order, and their log-probabilities
-    """
-
-    def __init__(self, tokens: list[list[int]], logs: list[list[float]]) -> None:
-        self.tokens, self.logs = tokens, logs
+    def __init__(self, first: Ranked, below: Mapping[Path, Ranked]) -> None:
+        self.below = below
         self.tree = DraftTree([], [], [], [])
         self.path_logs: list[float] = []
+        self.paths: list[Path] = []
+        self.laws = [(first, 0)]  # of the children of the bonus token (row 0) and of every node: whose, and which place
         self.heap: list[tuple[float, int, int, int]] = []  # -log of the path, depth, parent, rank among its siblings
 
     def above(self, parent: int) -> float:
         """Log-probability of the path to `parent`."""
         return 0.0 if parent == ROOT else self.path_logs[parent]
 
-    def offer(self, parent: int, depth: int, rank: int) -> None:
+    def offer(self, parent: int, rank: int) -> None:
         """Put a node that could be next on the heap."""
-        if depth < len(self.logs) and rank < len(self.logs[depth]) and self.logs[depth][rank] > float("-inf"):
-            heapq.heappush(self.heap, (-self.above(parent) - self.logs[depth][rank], depth, parent, rank))
+        (_, logs), place = self.laws[parent + 1]
+        if place < len(logs) and rank < len(logs[place]) and logs[place][rank] > float("-inf"):
+            depth = 0 if parent == ROOT else self.tree.depths[parent]
+            heapq.heappush(self.heap, (-self.above(parent) - logs[place][rank], depth, parent, rank))
 
-    def add(self, parent: int, depth: int, rank: int) -> int:
+    def add(self, parent: int, rank: int) -> int:
         """Add a node and offer its next sibling; returns the node."""
-        self.tree.tokens.append(self.tokens[depth][rank])
+        law, place = self.laws[parent + 1]
+        token, log = law.tokens[place][rank], law.logs[place][rank]
+        path = (*(() if parent == ROOT else self.paths[parent]), token)
+        self.tree.tokens.append(token)
         self.tree.parents.append(parent)
-        self.tree.depths.append(depth + 1)
-        self.path_logs.append(self.above(parent) + self.logs[depth][rank])
-        self.offer(parent, depth, rank + 1)
+        self.tree.depths.append(len(path))
+        self.path_logs.append(self.above(parent) + log)
+        self.paths.append(path)
+        self.laws.append((self.below[path], 0) if path in self.below else (law, place + 1))
+        self.offer(parent, rank + 1)
         return len(self.path_logs) - 1
 
 
