@@ -81,22 +81,25 @@ def test_every_stream_begins_with_an_empty_prefix_cache(chain: SglangEngine) -> 
 
 
 def test_many_requests_with_other_budgets_end_within_a_round_of_theirs(chain: SglangEngine) -> None:
+    """A budget of 1 ms is over before the first token is here, on any machine."""
     asked = [
         Request(request_id=each.request_id, messages=each.messages, sampling=each.sampling, budget_seconds=budget)
-        for each, budget in zip(requests(64), [0.3, 0.6, 1.2, 60.0] * 16, strict=True)
+        for each, budget in zip(requests(64), [0.001, 0.3, 1.2, 60.0] * 16, strict=True)
     ]
     found = answers(chain, asked)
 
-    over = []
-    for each in asked:
-        marks = [0.0, *(r.seconds for r in found[each.request_id].rounds)]
-        service = [mark - found[each.request_id].queue_seconds for mark in marks]
-        over += [service[-2] - each.budget_seconds] if service[-1] > each.budget_seconds else []
+    beyond = {each.request_id: moments_beyond(found[each.request_id], each.budget_seconds) for each in asked}
     assert len(found) == 64
     assert not [completion.error for completion in found.values() if completion.error]
-    assert over
-    assert max(over) < 0
+    assert max(beyond.values()) == 1
+    assert {beyond[each.request_id] for each in asked if each.budget_seconds == 0.001} == {1}
     chain.flush()  # refused by a pool that something still holds
+
+
+def moments_beyond(completion: Completion, budget_seconds: float) -> int:
+    """At how many moments tokens came after the budget was spent; rounds that came as one chunk have the same."""
+    moments = {each.seconds - completion.queue_seconds for each in completion.rounds}
+    return sum(moment > budget_seconds for moment in moments)
 
 
 def test_texts_of_a_budget_are_beginnings_of_the_whole_ones(
