@@ -137,7 +137,7 @@ def test_a_model_directory_beside_the_study_is_found(tmp_path: Path) -> None:
     [
         (
             ("[arm.fast]", "[arm.fast]\nwindows = 3"),
-            "unknown key 'windows' in [arm.fast]; known keys: cross_tokenizer, draft_temperature",
+            "unknown key 'windows' in [arm.fast]; known keys: branches, cross_tokenizer",
         ),
         (("[arm.fast]", "[arms.fast]"), "unknown key 'arms' in the file; known keys: arm, budgets"),
         (("max_tokens", "max_token"), "unknown key 'max_token' in [sampling]"),
