@@ -90,8 +90,8 @@ def colour(position: int) -> str:
 
 
 def marker(position: int) -> str:
-    """Marker of the arm at this position of a study; repeats after eight."""
-    return MARKERS[position % len(MARKERS)]
+    """Marker of the arm at this position of a study. Where the colours repeat, each has the next marker."""
+    return MARKERS[(position + position // len(PALETTE)) % len(MARKERS)]
 
 
 def seconds_axis(axes: Axes, budgets: Sequence[float]) -> None:

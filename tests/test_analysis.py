@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis import style
 from analysis.accuracy import accuracy_table, draw_accuracy, percent_limits
 from analysis.frames import generations_frame, records_frame, select
 from analysis.headline import as_markdown, as_text, cells, headline, write_headline
@@ -328,3 +329,9 @@ def test_an_axis_where_nothing_was_solved_still_runs_from_zero_to_ten_percent() 
 
     assert -0.01 < low < 0
     assert 0.1 < high < 0.11
+
+
+def test_no_two_arms_of_a_large_study_look_alike() -> None:
+    looks = {(style.colour(position), style.marker(position)) for position in range(64)}
+
+    assert len(looks) == 64
