@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.budgets import Kept, replay
+from harness.parallel_grading import grade_all
 from harness.plan import Job, Measured, option_order, plan_jobs, read_run
 from harness.study import Study
 from results.ledger import write_rows
+from results.provenance import usable_cores
 from results.records import Generation, Grade, Policy, Record
 from tasks.contract import Problem, Task
 
@@ -38,15 +40,28 @@ class Grader:
     def grade(self, problem: Problem, generation: Generation, kept: Kept, policy: Policy) -> Grade:
         """The verdict on what a budget kept."""
         check_order(problem, generation)
-        completion = generation.completion
-        if completion.finish_reason == "error":
-            return no_answer(f"the engine failed: {completion.error}")
-        if policy == "strict" and not kept.finished:
-            return no_answer("cut off by the budget" if kept.cut else "cut off by the token limit")
+        if unread := unread_grade(generation, kept, policy):
+            return unread
         key = problem.problem_id, kept.text
         if key not in self._grades:
             self._grades[key] = self.task.grade(problem, kept.text)
         return self._grades[key]
+
+    def grade_ahead(self, study: Study, answered: Sequence[tuple[Job, Generation]], workers: int) -> None:
+        """Grade all texts that `records` will ask about, `workers` at a time."""
+        wanted: dict[tuple[str, str], Problem] = {}
+        for job, generation in answered:
+            check_order(job.problem, generation)
+            for budget in study.budgets:
+                kept = replay(generation.completion, budget, study.clock)
+                if any(unread_grade(generation, kept, policy) is None for policy in study.policies):
+                    wanted[job.problem.problem_id, kept.text] = job.problem
+        keys = [key for key in wanted if key not in self._grades]
+
+        def keep(place: int, grade: Grade, _: float) -> None:
+            self._grades[keys[place]] = grade
+
+        grade_all(self.task, [(wanted[key], key[1]) for key in keys], workers=workers, done=keep)
 
     def records(self, study: Study, job: Job, generation: Generation) -> Iterator[Record]:
         """One record a budget and policy."""
@@ -81,8 +96,14 @@ def check_order(problem: Problem, generation: Generation) -> None:
         )
 
 
-def no_answer(reason: str) -> Grade:
-    """The verdict on a text that is not looked at."""
+def unread_grade(generation: Generation, kept: Kept, policy: Policy) -> Grade | None:
+    """The verdict on a text that is not looked at; None for one that is."""
+    if generation.completion.finish_reason == "error":
+        reason = f"the engine failed: {generation.completion.error}"
+    elif policy == "strict" and not kept.finished:
+        reason = "cut off by the budget" if kept.cut else "cut off by the token limit"
+    else:
+        return None
     return Grade(verdict="no_answer", answer=None, reason=reason)
 
 
@@ -118,6 +139,7 @@ def grade_run(study: Study, task: Task, problems: Sequence[Problem], folder: Pat
     if not whole:
         raise ValueError(f"{folder}: no problem is answered by every arm yet; run the study first")
     grader = Grader(task)
+    grader.grade_ahead(study, whole, usable_cores())
     rows = (record.to_json() for job, generation in whole for record in grader.records(study, job, generation))
     return Graded(
         problems=len(problems) - len(incomplete),

@@ -7,15 +7,13 @@ Every row is checked before the first is graded; ids that have a verdict already
 
 import gzip
 import json
-import threading
-import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from harness.parallel_grading import grade_all
 from results.ledger import Ledger
 from results.records import Grade
 from tasks.contract import Problem, TakesGold, Task
@@ -118,40 +116,24 @@ def is_options(value: object) -> bool:
 
 
 def grade_responses(
-    task: Task, responses: Sequence[Response], ledger: Ledger, *, workers: int, done: Callable[[Grade], None]
+    task: Task, responses: Sequence[Response], ledger: Ledger, *, workers: int, done: Callable[[], None]
 ) -> None:
-    """Grade what has no verdict in the ledger yet, in `workers` threads, and append each verdict as it comes.
-
-    Tasks grade in processes of their own, so that threads are enough. `done` is told each grade.
-    """
+    """Grade what has no verdict in the ledger yet, and append each verdict as it comes; `done` is called for each."""
     todo = [response for response in responses if (response.response_id,) not in ledger]
-    stopped = threading.Event()
-    with ThreadPoolExecutor(max_workers=workers) as pool:
-        waiting = [pool.submit(grade_one, task, response, stopped) for response in todo]
-        try:
-            for future in as_completed(waiting):
-                response, grade, seconds = future.result()
-                ledger.append(
-                    {
-                        "id": response.response_id,
-                        "verdict": grade.verdict,
-                        "answer": grade.answer,
-                        "seconds": round(seconds, 4),
-                        "reason": " ".join(grade.reason.split()),
-                    }
-                )
-                done(grade)
-        finally:
-            stopped.set()
-            pool.shutdown(cancel_futures=True)
 
+    def append(place: int, grade: Grade, seconds: float) -> None:
+        response = todo[place]
+        if not response.problem.gold and grade.verdict == "incorrect":
+            grade = replace(grade, verdict="grader_error", reason="no gold to compare with")
+        ledger.append(
+            {
+                "id": response.response_id,
+                "verdict": grade.verdict,
+                "answer": grade.answer,
+                "seconds": round(seconds, 4),
+                "reason": " ".join(grade.reason.split()),
+            }
+        )
+        done()
 
-def grade_one(task: Task, response: Response, stopped: threading.Event) -> tuple[Response, Grade, float]:
-    """The grade of one response, and the wall seconds that it took."""
-    if stopped.is_set():
-        raise InterruptedError("stopped")
-    begun = time.perf_counter()
-    grade = task.grade(response.problem, response.text)
-    if not response.problem.gold and grade.verdict == "incorrect":
-        grade = Grade(verdict="grader_error", answer=grade.answer, reason="no gold to compare with")
-    return response, grade, time.perf_counter() - begun
+    grade_all(task, [(response.problem, response.text) for response in todo], workers=workers, done=append)

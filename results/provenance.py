@@ -55,7 +55,7 @@ def collect_provenance(extra: Mapping[str, Any] | None = None) -> dict[str, Any]
         "packages": {name: _version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "cpu": {"model": _cpu_model(), "cores": os.cpu_count(), "usable_cores": _usable_cores()},
+        "cpu": {"model": _cpu_model(), "cores": os.cpu_count(), "usable_cores": usable_cores()},
         "memory_gib": _memory_gib(),
         "gpus": _gpus(),
         "environment": {name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
@@ -142,9 +142,9 @@ def _cpu_model() -> str | None:
     return names[0] if names else platform.processor() or platform.machine() or None
 
 
-def _usable_cores() -> int | None:
+def usable_cores() -> int:
     """Cores that this process may run on; fewer than the machine's in a container or under taskset."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def _memory_gib() -> float | None:

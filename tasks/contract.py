@@ -59,3 +59,16 @@ class TakesGold(Protocol):
     def check_gold(self, gold: str) -> None:
         """Raises ValueError with what is wrong unless the grader can compare with `gold`."""
         ...
+
+
+@runtime_checkable
+class Pooled(Protocol):
+    """A task that sets hard answers aside, and so takes more of them at a time than it works on."""
+
+    def open_pool(self, workers: int) -> int:
+        """Sets how many answers are worked on at a time; returns how many threads have to ask for that."""
+        ...
+
+    def close_pool(self) -> None:
+        """Ends the work at hand: who waits for a grade gets `grader_error`."""
+        ...

@@ -1,50 +1,56 @@
 """Whether two mathematical answers are the same: equal as text, or equal to a grading process that can be killed.
 
-Knows no benchmark; answers.py finds the text to compare, answer_equality.py compares. The processes
-(equality_worker.py) start when they are needed, one for each thread that asks at the same time, and each is killed with
-its child when it does not reply. The limit is on CPU time, so that a busy machine changes no verdict; a wall limit far
-above it is for a process that waits instead of working.
+Knows no benchmark; answers.py finds the text to compare, answer_equality.py compares. A server (equality_server.py)
+starts when it is first needed; it forks the processes that compare, shares time among them, and replaces those that
+were killed. The limit is on CPU time, so that a busy machine changes no verdict; one on the clock, far above it, is for
+a process that waits instead of working. Neither counts the time for which an answer was set aside for others.
 """
 
-import json
 import os
-import selectors
 import signal
+import socket
 import subprocess
 import sys
 import threading
-import time
 import weakref
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, TypeAlias, cast
+from typing import Any
 
+from results.provenance import usable_cores
 from results.records import Grade
+from tasks.equality_worker import received, send
 
-WORKER = Path(__file__).with_name("equality_worker.py")
+SERVER = Path(__file__).with_name("equality_server.py")
 START_SECONDS = 120.0
 END_SECONDS = 2.0
-WALL_SECONDS = 60.0  # on top of ten times the CPU limit
+CLOCK_SECONDS = 60.0  # on top of ten times the CPU limit
+SET_ASIDE = 4  # processes that are stopped for others at a time, beyond those that run
 LONGEST_REASON = 200  # characters of a gold or an answer that a reason quotes
-
-Process: TypeAlias = "subprocess.Popen[bytes]"
 
 
 class MathChecker:
-    """Compares answers with golds; owns a process for each thread that asks at the same time. Threads may share it.
+    """Compares answers with golds. Threads may share it, also more of them than it has workers.
 
     time_limit_seconds: CPU seconds for one pair
+    workers:            processes that run at once; None is one for each core
     """
 
-    def __init__(self, *, time_limit_seconds: float = 5.0) -> None:
+    def __init__(self, *, time_limit_seconds: float = 5.0, workers: int | None = None) -> None:
         if not time_limit_seconds > 0:
             raise ValueError(f"time_limit_seconds = {time_limit_seconds!r} is not allowed; it must be above 0")
         self.time_limit_seconds = time_limit_seconds
+        self.workers = workers or usable_cores()
+        self.servers = 0  # started so far
         self._lock = threading.Lock()
-        self._idle: list[Process] = []
-        self._owner = os.getpid()
-        self.processes = 0  # started so far
+        self._server: Server | None = None
+
+    @property
+    def askers(self) -> int:
+        """Threads that have to ask at once to keep all workers busy: some wait for answers that were set aside."""
+        return 2 * self.workers + SET_ASIDE
 
     def grade(self, gold: str, answer: str) -> Grade:
         """Verdict on `answer`; `grader_timeout` or `grader_error` where it could not be found out."""
@@ -64,58 +70,86 @@ class MathChecker:
         return bool(self._ask(gold.strip(), None).get("same"))
 
     def close(self) -> None:
-        """Ends the idle processes; the next question starts another."""
+        """Ends all processes; who waits for one of them gets an error. The next question starts others."""
         with self._lock:
-            idle, self._idle = self._idle, []
-        for process in idle:
-            if self._owner == os.getpid() and process.stdin is not None:
-                process.stdin.close()  # the end of its input lets it finish in order
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(END_SECONDS)
-            end(process, self._owner)
+            server, self._server = self._server, None
+        if server:
+            server.end()
 
     def _ask(self, gold: str, answer: str | None) -> dict[str, Any]:
-        """A process's reply. Raises TimeoutError at the time limit and OSError if it ends; it is gone then."""
-        job = json.dumps({"gold": gold, "answer": answer, "seconds": self.time_limit_seconds})
-        process = self._take()
-        kept = False
-        try:
-            reply = exchange(process, job, 10 * self.time_limit_seconds + WALL_SECONDS)
-            kept = True
-        finally:
-            if kept:
-                with self._lock:
-                    self._idle.append(process)
-            else:
-                end(process, os.getpid())
+        """The reply to a question. Raises TimeoutError at a time limit, and OSError without a server."""
+        with self._lock:
+            if self._server is None or not self._server.is_alive():
+                self._server = Server()
+                self.servers += 1
+            server = self._server
+        reply = server.ask(
+            {
+                "gold": gold,
+                "answer": answer,
+                "seconds": self.time_limit_seconds,
+                "clock_seconds": 10 * self.time_limit_seconds + CLOCK_SECONDS,
+                "workers": self.workers,
+                "processes": self.workers + SET_ASIDE,
+            }
+        )
         if "timeout" in reply:
-            raise TimeoutError(f"no verdict within {self.time_limit_seconds:g} s of CPU time")
+            raise TimeoutError(f"no verdict within {reply['timeout']}")
         return reply
 
-    def _take(self) -> Process:
-        """An idle process, or another one; those of the process that this one was forked from are left alone."""
-        with self._lock:
-            if self._owner != os.getpid():
-                self._idle, self._owner = [], os.getpid()
-            while self._idle:
-                process = self._idle.pop()
-                if process.poll() is None:
-                    return process
-                end(process, self._owner)
-        process = subprocess.Popen(
-            [sys.executable, "-P", str(WORKER)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        self.processes += 1
-        weakref.finalize(self, end, process, os.getpid())
-        started = exchange(process, None, START_SECONDS)
+
+class Server:
+    """The process that the grading processes are forked from. Raises OSError if it does not start."""
+
+    def __init__(self) -> None:
+        self._owner = os.getpid()
+        self._control, theirs = socket.socketpair()
+        self._idle: deque[socket.socket] = deque()  # connections at which nobody waits
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", str(SERVER)],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self.end = weakref.finalize(self, end, self.process, self._control, self._idle, self._owner)
+        self._control.settimeout(START_SECONDS)
+        try:
+            started = received(self._control)
+        except OSError as error:  # with no word before the end, or within the time
+            started = {"error": str(error)}
         if "error" in started:
-            end(process, os.getpid())
+            self.end()
             raise OSError(f"the maths grader does not start: {started['error']}")
-        return process
+
+    def is_alive(self) -> bool:
+        """Whether this process may ask it; after a fork it stays the parent's."""
+        return self._owner == os.getpid() and self.process.poll() is None
+
+    def ask(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        """The reply to a job, after the time that it and those before it take. Raises OSError if the server ends."""
+        connection = self._connected()
+        try:
+            send(connection, job)
+            reply = received(connection)
+        except OSError:
+            connection.close()
+            raise OSError("the maths grader's process ended without a verdict") from None
+        except BaseException:  # an interrupt: the server gives the job up
+            connection.close()
+            raise
+        self._idle.append(connection)
+        return reply
+
+    def _connected(self) -> socket.socket:
+        """A connection that nobody else uses. Raises OSError if the server has ended."""
+        with suppress(IndexError):
+            return self._idle.pop()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(self._control, [b"c"], [theirs.fileno()])
+        return ours
 
 
 def graded(gold: str, answer: str, reply: Mapping[str, Any]) -> Grade:
@@ -130,34 +164,14 @@ def graded(gold: str, answer: str, reply: Mapping[str, Any]) -> Grade:
     return Grade(verdict="incorrect", answer=answer, reason=f"gold is {shown}")
 
 
-def exchange(process: Process, job: str | None, seconds: float) -> dict[str, Any]:
-    """Sends a job, if any, and waits for a line. Raises TimeoutError, or OSError if the process ends instead."""
-    questions, replies = cast(IO[bytes], process.stdin), cast(IO[bytes], process.stdout)
-    if job is not None:
-        questions.write(job.encode() + b"\n")
-        questions.flush()
-    deadline = time.monotonic() + seconds
-    line = b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(replies, selectors.EVENT_READ)
-        while not line.endswith(b"\n"):
-            if not selector.select(max(0.0, deadline - time.monotonic())):
-                raise TimeoutError(f"no verdict within {seconds:g} s")
-            chunk = os.read(replies.fileno(), 65536)
-            if not chunk:
-                raise OSError(f"the maths grader's process ended without a verdict (exit status {process.wait()})")
-            line += chunk
-    reply: dict[str, Any] = json.loads(line)
-    return reply
-
-
-def end(process: Process, owner: int) -> None:
-    """Kills the process with its child and closes its pipes; in a fork, which does not own it, it is left alone."""
-    if owner != os.getpid() or process.stdout is None or process.stdout.closed:
+def end(process: "subprocess.Popen[bytes]", control: socket.socket, idle: Iterable[socket.socket], owner: int) -> None:
+    """Hangs up, which ends the server and all its processes; in a fork, which does not own it, it lives on."""
+    for connection in (control, *idle):
+        connection.close()
+    if owner != os.getpid():
         return
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(END_SECONDS)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    for pipe in (process.stdin, process.stdout):
-        with suppress(BrokenPipeError):
-            cast(IO[bytes], pipe).close()
     process.wait()

@@ -18,7 +18,7 @@ from tasks.equivalence import MathChecker
 from tasks.loading import Row, check_text, check_unique, check_whole, load_rows, select
 
 INSTRUCTION = r"Think step by step, and put the final answer within \boxed{}."
-CHECKER = MathChecker()  # one for all; its child process starts when it is first asked
+CHECKER = MathChecker()  # one for all; its processes start when it is first asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +58,15 @@ class Math500:
         """Raises ValueError for a gold that the grader cannot parse."""
         if not CHECKER.parses(gold):
             raise ValueError(f"the grader cannot parse the gold {gold!r}")
+
+    def open_pool(self, workers: int) -> int:
+        """Grades `workers` answers at a time; returns how many threads have to ask for that."""
+        CHECKER.workers = workers
+        return CHECKER.askers
+
+    def close_pool(self) -> None:
+        """Ends the work at hand."""
+        CHECKER.close()
 
 
 def problem_of(row: Row, check_gold: Callable[[str], None]) -> Problem:

@@ -126,6 +126,14 @@ def test_equal_texts_of_a_problem_are_graded_once(study: Study, tmp_path: Path) 
     assert len(task.texts) == len(set(task.texts)) < len(records(tmp_path))
 
 
+def test_records_stand_in_the_order_of_the_jobs(study: Study, tmp_path: Path) -> None:
+    generate(study, tmp_path)
+    grade(study, tmp_path)
+    order = [(job.cell.arm.name, job.problem.problem_id) for job in plan_jobs(study, Doubling().problems())]
+
+    assert [(r.arm, r.problem_id) for r in records(tmp_path)][:: 3 * 2] == order
+
+
 def test_a_failed_request_counts_as_no_answer_and_says_why(study: Study, tmp_path: Path) -> None:
     generate(study, tmp_path, fails_on="What is 2 ")
     grade(study, tmp_path)

@@ -1,8 +1,8 @@
 """`streak grade-file`: verdicts on responses from anywhere, one line each. Needs no engine."""
 
-import os
 import re
 from collections import Counter, deque
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -13,7 +13,8 @@ from harness import catalog
 from harness.commands.exits import plain_errors
 from harness.grade_file import KEY, grade_responses, read_responses
 from results.ledger import Ledger, read_rows
-from results.records import VERDICTS, Grade
+from results.provenance import usable_cores
+from results.records import VERDICTS
 from tasks.gpqa import gold_counts
 
 ROW_BEGINS = re.compile(rb'\{"id":"(?:[^"\\]|\\.)*"')
@@ -31,11 +32,8 @@ def grade_file(task_name: str, path: Path, out: Path, source: Path | None, worke
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
         with Progress(*columns, console=Console(stderr=True), disable=not Console(stderr=True).is_terminal) as bar:
             shown = bar.add_task("grading", total=len(responses), completed=before)
-
-            def done(_: Grade) -> None:
-                bar.advance(shown)
-
-            grade_responses(task, responses, ledger, workers=workers or usable_cores(), done=done)
+            responses_at_once = workers or usable_cores()
+            grade_responses(task, responses, ledger, workers=responses_at_once, done=partial(bar.advance, shown))
     golds = [response.problem for response in responses if response.problem.gold]
     if task_name == "gpqa" and golds:
         typer.echo(gold_counts(golds))
@@ -60,11 +58,6 @@ def holds_verdicts(path: Path) -> bool:
     begun = ROW_BEGINS.match(last)
     rest, expected = (last[begun.end() :], b',"verdict":"') if begun else (last, b'{"id":"')
     return expected.startswith(rest[: len(expected)]) and all(row.get("verdict") in VERDICTS for row in read_rows(path))
-
-
-def usable_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def summary(out: Path, ids: set[str], before: int) -> str:
