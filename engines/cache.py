@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from engines.memory import refuse_too_large
+
 HIDDEN = float("-inf")
 
 
@@ -29,6 +31,13 @@ class DecoderConfig:
     rope_theta: float = 10_000.0
 
 
+def refuse_large_cache(config: DecoderConfig, lanes: int, capacity: int, dtype: torch.dtype = torch.float32) -> None:
+    """Raise ValueError for keys and values that this machine can never hold."""
+    numbers = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * lanes * capacity
+    asked = f"keys and values of {lanes} sequences of {capacity} tokens"
+    refuse_too_large(numbers * dtype.itemsize, asked, "concurrency or max_context")
+
+
 class KVCache:
     """Keys and values of committed tokens, allocated once: [layer, key or value, lane, H_kv, S, D].
 
@@ -40,6 +49,7 @@ class KVCache:
     # float32 whatever the weights are in: on CPUs torch's attention is faster in it than in bfloat16, most of all for
     # the one row of plain decoding (docs/LOG.md).
     def __init__(self, config: DecoderConfig, lanes: int, capacity: int, dtype: torch.dtype = torch.float32) -> None:
+        refuse_large_cache(config, lanes, capacity, dtype)
         self.store = torch.zeros(
             config.num_hidden_layers, 2, lanes, config.num_key_value_heads, capacity, config.head_dim, dtype=dtype
         )

@@ -13,6 +13,8 @@ from results.records import Completion
 
 NumberFormat = Literal["float32", "bfloat16"]
 NUMBER_FORMATS: tuple[NumberFormat, ...] = get_args(NumberFormat)
+MOST_THREADS = 1024
+LARGEST_CONCURRENCY = 4096
 
 
 class EngineError(OSError):

@@ -17,7 +17,7 @@ from engines.answer import Answer
 from engines.cache import KVCache
 from engines.chat import ChatTokenizer
 from engines.checkpoints import load_decoder, model_digest, read_config
-from engines.contract import BareForwards, NumberFormat, Request, WarmUp
+from engines.contract import MOST_THREADS, BareForwards, NumberFormat, Request, WarmUp
 from engines.decoder import Decoder, causal_mask
 from engines.decoding import Decoding
 from engines.drafters.diffusion import DiffusionDrafting
@@ -34,7 +34,6 @@ from results.alignment import read_alignment
 from results.records import Completion
 
 DTYPES: dict[NumberFormat, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-MOST_THREADS = 1024
 UNTIMED_CALLS, TIMED_CALLS = 2, 9
 PACE_CONTEXT = 256
 """Tokens before the windows whose step times `auto` goes by, or half the context where it is shorter."""

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 SMALLEST_TEMPERATURE = 1e-3
 """Below it scores over temperature leave the range of float32; 0 is argmax and always allowed."""
 
+SMALLEST_TOP_P = 1e-6
+"""Far below it a float32 is 0, which would leave no token at all."""
+
 LARGEST_BIAS = 1e6
 
 
@@ -49,7 +52,9 @@ class Sampling:
         allowed = f"0, or a finite number >= {SMALLEST_TEMPERATURE}"
         require(is_temperature(self.temperature), "temperature", self.temperature, allowed)
         require(self.top_k >= 0, "top_k", self.top_k, "a whole number >= 0 (0: all tokens)")
-        require(0 < self.top_p <= 1, "top_p", self.top_p, "a number above 0, at most 1")
+        require(
+            SMALLEST_TOP_P <= self.top_p <= 1, "top_p", self.top_p, f"a number from {SMALLEST_TOP_P:g} on, at most 1"
+        )
         require(0 <= self.min_p < 1, "min_p", self.min_p, "a number from 0 on, below 1")
         positive = 0 < self.repetition_penalty < math.inf
         require(positive, "repetition_penalty", self.repetition_penalty, "a finite number > 0")

@@ -1,25 +1,21 @@
-"""An alignment from its file to its drafters: prompts, decontamination, corpus, laws, trainings; every part resumable.
+"""An alignment from its plan to its drafters: corpus, laws, trainings; every part resumable.
 
-Brings tasks and engines.alignment together. Under torchrun the first rank alone checks prompts and writes texts, and
-only where one process runs; several train on a corpus that is complete.
+Brings tasks and engines.alignment together. Texts are written only where one process runs; several, under torchrun,
+train on a corpus that is complete.
 """
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 from engines.alignment import ranks
 from engines.alignment.corpus import (
     IDENTITY_FILE,
-    Identity,
     Text,
     Wanted,
     as_examples,
     claim,
     corpus_digest,
-    missing,
     read_texts,
     text_seed,
     usable,
@@ -28,24 +24,18 @@ from engines.alignment.corpus import (
 from engines.alignment.evaluation import Evaluation
 from engines.alignment.examples import Example
 from engines.alignment.scoring import open_scorer, read_laws, score_texts, unscored
-from engines.alignment.stages import DrafterSetup, Listeners, Material, is_done, train_drafter
+from engines.alignment.stages import DrafterSetup, Listeners, Material, train_drafter
 from engines.alignment.trainer import Progress
-from engines.chat import ChatTokenizer
-from engines.checkpoints import model_digest, read_config
+from engines.checkpoints import model_digest
 from engines.compute import network_of
 from engines.contract import Engine
 from engines.forecast import RecordedText
-from engines.models import resolve_model
 from engines.sampling import Sampling
 from harness import catalog
-from harness.align_prompts import Checked, Prompt, check_prompts, load_prompts
-from harness.align_settings import AlignConfig
-from harness.align_setups import drafter_setup
+from harness.align_plan import CORPUS_FOLDER, HELDOUT_FOLDER, Plan, Work
+from harness.align_prompts import REPORT_FILE, Checked
 from results.costs import forward_flops
-
-CORPUS_FOLDER, HELDOUT_FOLDER, SETTINGS_FILE = "corpus", "heldout", "settings.json"
-
-OpenVerifier = Callable[[], Engine]
+from results.ledger import write_rows
 
 
 class AlignListener(Protocol):
@@ -68,90 +58,55 @@ class AlignListener(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What of an alignment is to be done now."""
-
-    stage_seconds: float = math.inf
-    only: tuple[str, ...] = ()
-    corpus_only: bool = False
-    allow_contaminated: bool = False
-
-
 class Alignment:
     """One alignment in its work folder."""
 
-    def __init__(self, config: AlignConfig, work: Path, limits: Limits, listener: AlignListener) -> None:
-        self.config, self.work, self.limits, self.listener = config, work, limits, listener
-        self.verifier = resolve_model(config.located(config.verifier.path))
-        self.shape, _ = read_config(self.verifier)
-        self.chat = ChatTokenizer(self.verifier, thinking=config.verifier.thinking)
-        pad_id = self.chat.tokenizer.pad_token_id or 0
-        self.setups = [drafter_setup(config, drafter, work, pad_id) for drafter in config.drafters]
-        unknown = set(limits.only) - {setup.name for setup in self.setups}
-        if unknown:
-            named = ", ".join(setup.name for setup in self.setups)
-            raise ValueError(f"--only = {min(unknown)!r} is not allowed; allowed: {named}")
-        corpus = config.corpus
-        self.identity = Identity(
-            verifier_digest=model_digest(self.verifier),
-            vocab_size=self.shape.vocab_size,
-            chat_template=self.chat.template_digest,
-            thinking=config.verifier.thinking,
-            number_format=config.verifier.number_format,
-            top_p=corpus.top_p,
-            max_tokens=corpus.max_tokens,
-            seed=corpus.seed,
-        )
-        if self.needs_target and not corpus.top_logs:
-            raise ValueError(f"{config.path}: top_logs = 0 in [corpus], but an objective compares with target laws")
-
-    @property
-    def needs_target(self) -> bool:
-        """Whether some drafter's objective compares with the verifier's laws."""
-        return any(setup.plan.objective.needs_target for setup in self.setups)
+    def __init__(self, plan: Plan, listener: AlignListener) -> None:
+        self.plan, self.listener = plan, listener
+        self.config, self.work, self.limits = plan.config, plan.work, plan.limits
+        self.verifier, self.identity = plan.verifier, plan.identity
 
     def run(self) -> bool:
-        """Do what is missing; True when all that was asked for is there."""
-        checked = self.check()
-        wanted = self.wanted(checked.prompts)
-        heldout = self.wanted(load_prompts(self.config.heldout)) if self.config.heldout else []
-        self.write({CORPUS_FOLDER: wanted, HELDOUT_FOLDER: heldout})
-        written = read_texts(self.work / CORPUS_FOLDER, wanted)
+        """Do what is missing; True when all that was asked for is there. Raises as the plan does."""
+        todo = self.plan.work_to_do()
+        self.report(todo.checked)
+        self.write(todo)
+        written = read_texts(self.work / CORPUS_FOLDER, todo.wanted[CORPUS_FOLDER])
         texts = usable(written, self.work / CORPUS_FOLDER)
         if self.config.corpus.top_logs:
             self.score(texts)
         if self.limits.corpus_only:
             return True
-        return self.train(self.material(checked, texts, len(written) - len(texts), self.judged(heldout)))
+        heldout = self.judged(todo.wanted[HELDOUT_FOLDER])
+        return self.train(self.material(todo.checked, texts, len(written) - len(texts), heldout))
 
-    def check(self) -> Checked:
-        """The prompts to train on, compared with the evaluation problems."""
-        prompts = load_prompts(self.config.prompts)
-        self.work.mkdir(parents=True, exist_ok=True)
-        return check_prompts(self.config, prompts, allow=self.limits.allow_contaminated, folder=self.work)
+    def report(self, checked: Checked) -> None:
+        """Write down which prompts overlap with evaluation problems. Raises ValueError where they must not."""
+        path = self.work / REPORT_FILE
+        if checked.report is not None:
+            write_rows(path, [checked.report])
+        if checked.refusal:
+            raise ValueError(f"{self.config.path}: {checked.refusal}; all overlaps are in {path}")
 
-    def wanted(self, prompts: Sequence[Prompt]) -> list[Wanted]:
-        """The continuations of prompts that [corpus] asks for, sorted by length for the engine's lanes."""
-        ids = [(prompt, self.chat.prompt_ids(prompt.messages)) for prompt in prompts]
-        return [
-            Wanted(messages=prompt.messages, prompt_ids=own, temperature=temperature, sample=sample)
-            for temperature in self.config.corpus.temperatures
-            for prompt, own in sorted(ids, key=lambda each: len(each[1]))
-            # At temperature 0 another sample would be the same text.
-            for sample in range(self.config.corpus.per_prompt if temperature else 1)
-        ]
-
-    def write(self, folders: dict[str, list[Wanted]]) -> None:
+    def write(self, todo: Work) -> None:
         """Let the verifier write what is missing in the folders; one engine for all."""
-        todo = {name: missing(self.work / name, wanted) for name, wanted in folders.items()}
-        for name in folders:
-            claim(self.work / name / IDENTITY_FILE, asdict(self.identity))
-        left = sum(map(len, todo.values()))
-        if not left:
-            return
-        if ranks.count() > 1:
+        left = sum(map(len, todo.missing.values()))
+        if left and ranks.count() > 1:
             raise ValueError(f"{self.work}: {left} texts are missing; write them first: streak align --corpus-only")
+        engine = self.open_engine() if left else None
+        for name in todo.wanted:
+            claim(self.work / name / IDENTITY_FILE, asdict(self.identity))
+        if engine is None:
+            return
+        self.listener.begin("verifier's texts", left)
+        try:
+            for name, wanted in todo.missing.items():
+                write_texts(self.work / name, wanted, engine, self.identity, lambda text: self.listener.text())
+        finally:
+            engine.close()
+
+    def open_engine(self) -> Engine:
+        """The verifier, to write texts."""
         verifier = self.config.verifier
         settings: dict[str, Any] = {
             "number_format": verifier.number_format,
@@ -160,13 +115,7 @@ class Alignment:
             "max_context": verifier.max_context,
         }
         flags = {} if verifier.thinking is None else {"thinking": verifier.thinking}
-        engine = catalog.build_engine(verifier.engine, str(self.verifier), settings | flags)
-        self.listener.begin("verifier's texts", left)
-        try:
-            for name, wanted in folders.items():
-                write_texts(self.work / name, wanted, engine, self.identity, lambda text: self.listener.text())
-        finally:
-            engine.close()
+        return catalog.build_engine(verifier.engine, str(self.verifier.folder), settings | flags)
 
     def score(self, texts: Sequence[Text]) -> None:
         """Compute the verifier's laws of the texts where they are missing."""
@@ -178,7 +127,7 @@ class Alignment:
             raise ValueError(f"{folder}: {len(todo)} texts have no laws; score them first: streak align --corpus-only")
         self.listener.begin("verifier's laws", len(todo))
         top_p, listen = self.config.corpus.top_p, self.listener.text
-        score_texts(folder, todo, open_scorer(self.verifier), count=count, top_p=top_p, listen=listen)
+        score_texts(folder, todo, open_scorer(self.verifier.folder), count=count, top_p=top_p, listen=listen)
 
     def judged(self, heldout: Sequence[Wanted]) -> list[RecordedText]:
         """The held-out texts. Raises ValueError for one that failed: a drafter is judged on all of them."""
@@ -223,17 +172,15 @@ class Alignment:
             "data_left_out": left_out,
             "data_tokens": sum(len(text.response_ids) for text in texts),
             "data_seconds": sum(text.seconds for text in texts),
-            "data_flops": forwards * forward_flops(network_of(self.shape), rows),
+            "data_flops": forwards * forward_flops(network_of(self.verifier.shape), rows),
         }
-        return Material(verifier=self.verifier, examples=examples, heldout=heldout, facts=facts)
+        return Material(verifier=self.verifier.folder, examples=examples, heldout=heldout, facts=facts)
 
     def train(self, material: Material) -> bool:
         """Train the drafters that were asked for, in the order of the file; False when the stage's seconds are over."""
         left = self.limits.stage_seconds
-        for setup in self.setups:
-            if (self.limits.only and setup.name not in self.limits.only) or is_done(self.work, setup):
-                continue
-            claim(self.work / f"{setup.name}-training" / SETTINGS_FILE, self.claims(setup, material))
+        for setup in self.plan.asked:
+            claim(self.plan.settings_file(setup), self.claims(setup, material))
             self.listener.begin(setup.name, setup.schedule.steps)
             spent = Spent(self.listener, setup.name)
             listeners = Listeners(step=spent.step, evaluation=spent.evaluation)

@@ -13,7 +13,6 @@ from typing import Any
 from harness import catalog
 from harness.align_settings import AlignConfig, PromptsConfig
 from results.alignment import Verdict
-from results.ledger import write_rows
 from tasks.contract import Message, Problem
 from tasks.decontamination import Contamination, contamination
 
@@ -35,12 +34,18 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """Prompts to train on, and what the comparison with the evaluation problems came to."""
+    """Prompts to train on, and what the comparison with the evaluation problems came to.
+
+    report:  what was compared and found, as plain values; None where nothing was compared
+    refusal: why there must be no training on them; None where there may be
+    """
 
     prompts: tuple[Prompt, ...]
     verdict: Verdict
     overlapping: int
     dropped: int
+    report: Mapping[str, Any] | None = None
+    refusal: str | None = None
 
 
 def load_prompts(config: PromptsConfig) -> list[Prompt]:
@@ -112,14 +117,11 @@ def without_instruction(task: str, text: str) -> str:
     return text.replace(module.INSTRUCTION, "").strip()
 
 
-def check_prompts(config: AlignConfig, prompts: Sequence[Prompt], *, allow: bool, folder: Path) -> Checked:
-    """Compare the prompts with every evaluation problem, and write the report.
+def check_prompts(config: AlignConfig, prompts: Sequence[Prompt], *, allow: bool) -> Checked:
+    """Compare the prompts with every evaluation problem.
 
     Overlapping prompts are left out where the file says so, kept and stamped where `allow` is set, and otherwise
-    refused.
-
-    Raises:
-        ValueError: an overlap, or nothing left to train on.
+    refused. Raises ValueError where the file names no evaluation problems and `allow` is not set.
     """
     if not config.evaluation:
         if not allow:
@@ -137,20 +139,26 @@ def check_prompts(config: AlignConfig, prompts: Sequence[Prompt], *, allow: bool
         ],
     )
     hit = found.contaminated
-    write_rows(folder / REPORT_FILE, [report(found)])
-    if hit and allow:
-        return Checked(prompts=tuple(prompts), verdict="contaminated", overlapping=len(hit), dropped=0)
-    if hit and not config.drop_overlaps:
-        first = found.overlaps[0]
-        raise ValueError(
-            f"{config.path}: {len(hit)} of {len(prompts)} training prompts overlap with evaluation problems, the "
-            f"first: {first.training_id} with {first.evaluation_id} in {first.passage!r} (all in "
-            f"{folder / REPORT_FILE}); set drop_overlaps = true in [evaluation], or pass --allow-contaminated"
-        )
     kept = tuple(prompt for prompt in prompts if prompt.prompt_id not in hit)
-    if not kept:
-        raise ValueError(f"{config.path}: all {len(prompts)} training prompts overlap with evaluation problems")
-    return Checked(prompts=kept, verdict="clean", overlapping=0, dropped=len(hit))
+    refusal = None
+    if hit and not allow and not config.drop_overlaps:
+        first = found.overlaps[0]
+        refusal = (
+            f"{len(hit)} of {len(prompts)} training prompts overlap with evaluation problems, the first: "
+            f"{first.training_id} with {first.evaluation_id} in {first.passage!r}; set drop_overlaps = true in "
+            "[evaluation], or pass --allow-contaminated"
+        )
+    elif not kept and not allow:
+        refusal = f"all {len(prompts)} training prompts overlap with evaluation problems"
+    taken = allow or refusal is not None
+    return Checked(
+        prompts=tuple(prompts) if taken else kept,
+        verdict="contaminated" if hit and taken else "clean",
+        overlapping=len(hit) if taken else 0,
+        dropped=0 if taken else len(hit),
+        report=report(found),
+        refusal=refusal,
+    )
 
 
 def report(found: Contamination) -> dict[str, Any]:

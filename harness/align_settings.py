@@ -8,8 +8,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, get_args
 
+from engines.alignment.examples import SHORTEST_CONTEXT
 from engines.alignment.schedule import Optimizer, Shape
 from engines.contract import NumberFormat
+from engines.speculation import LARGEST_NODES, LARGEST_WINDOW
+from harness.toml_table import LARGEST_WHOLE, Range
 
 OBJECTIVE_WORDS = "masked_diffusion"
 """An objective that is `ce` with masked diffusion's noise on every second window."""
@@ -115,7 +118,35 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "optimizer": get_args(Optimizer),
     "device": ("auto", "cpu", "cuda"),
 }
-FROM_ZERO = ("seed", "evaluate_every", "lora_rank", "mask_token_id")
+WHOLE_NUMBERS: Mapping[str, tuple[int, int]] = {
+    "steps": (1, 10_000_000),
+    "warmup_steps": (1, 10_000_000),
+    "accumulate": (1, 4096),
+    "window": (1, LARGEST_WINDOW),
+    "anchors": (1, 4096),
+    "batch_tokens": (SHORTEST_CONTEXT, LARGEST_WHOLE),
+    "context": (SHORTEST_CONTEXT, LARGEST_WHOLE),
+    "seed": (0, LARGEST_WHOLE),
+    "save_every": (1, LARGEST_WHOLE),
+    "evaluate_every": (0, LARGEST_WHOLE),
+    "drafts": (1, LARGEST_NODES),
+    "nodes": (1, LARGEST_NODES),
+    "lora_rank": (0, LARGEST_WHOLE),
+    "lora_alpha": (1, 4096),
+    "mask_token_id": (0, LARGEST_WHOLE),
+}
+"""Smallest and largest value by key. Those that depend on a model are held against it before any text is written."""
+NUMBERS: Mapping[str, Range] = {
+    "learning_rate": Range(1e-9, 1),
+    "decay_from": Range(0, 1, below=True),
+    "rest": Range(0, 1),
+    "weight_decay": Range(0, 10),
+    "adamw_ratio": Range(0, 100),
+    "clip_norm": Range(1e-6, 1e6),
+    "on_policy": Range(0, 1),
+    "decay": Range(1e-3, 1),
+    "softness": Range(1e-3, 1e3),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

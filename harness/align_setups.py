@@ -80,7 +80,13 @@ def parent_of(config: AlignConfig, drafter: DrafterConfig, work: Path) -> Path:
     names = [each.name for each in config.drafters]
     if drafter.parent not in names:
         named = config.verifier.path if drafter.parent == "verifier" else drafter.parent
-        return resolve_model(config.located(named))
+        try:
+            return resolve_model(config.located(named))
+        except (OSError, ValueError) as error:
+            before = ", ".join(["verifier", *names[: names.index(drafter.name)]])
+            raise ValueError(
+                f"{config.path}: parent = {drafter.parent!r} in [drafter.{drafter.name}]: {error}; or one of {before}"
+            ) from error
     if names.index(drafter.parent) >= names.index(drafter.name):
         raise ValueError(
             f"{config.path}: parent = {drafter.parent!r} in [drafter.{drafter.name}] does not stand before it; "

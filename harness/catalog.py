@@ -92,7 +92,7 @@ def entry(kind: str, table: Mapping[str, Entry], name: str) -> Entry:
 
 
 def build_task(name: str, options: Mapping[str, object]) -> Task:
-    """A task with the options of its [task] table; nothing is loaded yet.
+    """A task with the options that a TOML file gives it; nothing is loaded yet.
 
     Raises:
         ValueError: unknown task, unknown key, or a value that the task refuses.
@@ -101,7 +101,7 @@ def build_task(name: str, options: Mapping[str, object]) -> Task:
     known = inspect.signature(task_class).parameters
     for key in options:
         if key not in known:
-            raise ValueError(f"unknown key {key!r} in [task]; known keys of {name}: {', '.join(sorted(known))}")
+            raise ValueError(f"unknown key {key!r}; known keys of {name}: {', '.join(sorted(known))}")
     return cast(Task, task_class(**options))
 
 

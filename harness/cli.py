@@ -215,9 +215,10 @@ def align(
         bool, typer.Option("--allow-contaminated", help="Train on evaluation problems, and stamp what comes of it.")
     ] = False,
     packing: Annotated[bool, typer.Option("--packing", help="Only time packed windows against one a row.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check, and say what would be done.")] = False,
 ) -> None:
     """Align drafters with their verifier: texts, decontamination, training, checkpoints with a compute ledger."""
-    from harness.align import Limits
+    from harness.align_plan import Limits
     from harness.commands import align as command
 
     limits = Limits(
@@ -226,7 +227,7 @@ def align(
         corpus_only=corpus_only,
         allow_contaminated=allow_contaminated,
     )
-    command.align(config, work, out, limits, packing=packing)
+    command.align(config, work, out, limits, packing=packing, dry_run=dry_run)
 
 
 @app.command()

@@ -200,7 +200,7 @@ def read_study(study: Path, source: Path | None = None) -> Study:
     try:
         read.build_task()
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(f"{path}: [task]: {error}") from None
     return read
 
 

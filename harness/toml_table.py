@@ -7,12 +7,31 @@ import itertools
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard, TypeVar
 
 Choice = TypeVar("Choice", bound=str)
 
 LARGEST_WHOLE = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Numbers from `least` to `most`; `above` and `below` leave the end of their side out."""
+
+    least: float
+    most: float
+    above: bool = False
+    below: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        past_least = value > self.least if self.above else value >= self.least
+        return past_least and (value < self.most if self.below else value <= self.most)
+
+    def __str__(self) -> str:
+        first = f"above {self.least:g}" if self.above else f"from {self.least:g} on"
+        return f"a number {first}, {'below' if self.below else 'at most'} {self.most:g}"
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -66,11 +85,11 @@ class Table:
                 return allowed
         raise self.refuse(key, ", ".join(choices))
 
-    def whole(self, key: str, default: int, minimum: int) -> int:
+    def whole(self, key: str, default: int, minimum: int, most: int = LARGEST_WHOLE) -> int:
         """A whole number of at least `minimum`, and small enough for whoever gets it."""
         value = self.values.get(key, default)
-        if not is_whole(value) or not minimum <= value <= LARGEST_WHOLE:
-            raise self.refuse(key, f"a whole number >= {minimum}, at most {LARGEST_WHOLE}")
+        if not is_whole(value) or not minimum <= value <= most:
+            raise self.refuse(key, f"a whole number >= {minimum}, at most {most}")
         return int(value)
 
     def whole_or(self, key: str, word: str, minimum: int) -> int | str:
@@ -94,11 +113,11 @@ class Table:
         value = self.values.get(key)
         return self.texts(key) if isinstance(value, list) else self.text(key)
 
-    def number(self, key: str, default: float) -> float:
-        """A finite number."""
+    def number(self, key: str, default: float, within: Range | None = None) -> float:
+        """A finite number, in the range if one is given."""
         value = self.values.get(key, default)
-        if not is_number(value):
-            raise self.refuse(key, "a number")
+        if not is_number(value) or (within and value not in within):
+            raise self.refuse(key, str(within or "a number"))
         return float(value)
 
     def plain(self, key: str) -> str | int | float | bool:

@@ -22,6 +22,7 @@ from tasks.loading import check_whole
 PRONOUNS = {"Mia": "she", "Tom": "he", "Ana": "she", "Leo": "he", "Zoe": "she", "Sam": "he", "Ivy": "she", "Max": "he"}
 ITEMS = ("coins", "apples", "cards", "books", "shells", "stamps", "beads", "pens")
 ORDINALS = ("First", "Second", "Third", "Fourth", "Fifth", "Sixth", "Seventh", "Eighth", "Ninth", "Tenth")
+MOST_EVENTS = len(ORDINALS)
 GAINS = ("finds", "buys", "wins", "gets")
 LOSSES = ("loses", "sells", "breaks", "drops")
 LARGEST = 99
@@ -207,8 +208,8 @@ class Arithmetic:
         check_whole("max_events", self.max_events, least=self.min_events)
         if self.num_problems > MOST_PROBLEMS:
             raise ValueError(f"num_problems = {self.num_problems} is not allowed; it must be at most {MOST_PROBLEMS}")
-        if self.max_events > len(ORDINALS):
-            raise ValueError(f"max_events = {self.max_events} is not allowed; it must be at most {len(ORDINALS)}")
+        if self.max_events > MOST_EVENTS:
+            raise ValueError(f"max_events = {self.max_events} is not allowed; it must be at most {MOST_EVENTS}")
 
     def problems(self) -> Sequence[Problem]:
         """The problems; more of them only adds some at the end."""

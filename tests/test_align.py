@@ -1,6 +1,7 @@
 """`streak align`: from prompts to checkpoints with their records, resumed after a kill, and stopped by bad input."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from harness.cli import app
 from results.alignment import AlignmentRecord, read_alignment
 from results.ledger import read_rows
 from small_alignment import QUESTIONS, write_alignment, write_config, write_problems
-from tiny_models import write_model, write_other_tokens
+from tiny_models import TINY, sharpened, write_decoder, write_model, write_other_tokens
 
 ROOT = Path(__file__).parents[1]
 
@@ -226,18 +227,16 @@ def test_an_alignment_without_evaluation_tasks_is_refused(tmp_path: Path) -> Non
         (("window = 4", "windows = 4"), "unknown key 'windows' in [training]"),
         (("top_logs = 16", "top_logs = 0"), None),
         (('"log_streak"', '"log_streak"\nkeep_at = [9]'), "keep_at = [9] in [drafter.first]"),
-        (('"log_streak"', "{log_streak = -1}"), "weight of 'log_streak' must be a finite number"),
+        (('"log_streak"', "{log_streak = -1}"), "weight of 'log_streak' must be 0, or a number from"),
         (('parent = "parent"', 'parent = "nowhere"'), "model 'nowhere': no such directory"),
         (('parent = "parent"', 'parent = "first"'), "does not stand before it"),
         (('path = "verifier"', 'path = "parents"'), "model 'parents': no such directory"),
         (('file = "problems.jsonl"', 'file = "none.jsonl"'), "none.jsonl: no such file"),
         (("[prompts]", '[prompts]\nsource = "arithmetic-training"'), "needs one of source, file, task"),
         (("steps = 4", "steps = 0"), "steps = 0 in [training] is not allowed"),
-        (("max_tokens = 24", "max_tokens = 1"), "the corpus is empty: of 10 texts none has 2 tokens or more"),
         (('"log_streak"', '"log_streak"\nlayers = [3]'), "layers = [3] is not allowed; allowed: numbers from 0 to 0"),
         (('"log_streak"', '"log_streak"\nlayers = 1'), "layers = 1 in [drafter.first] is not allowed"),
         (('"problems.jsonl"', '"problems.jsonl"\ninstruction = 5'), "instruction = 5 in [prompts] is not allowed"),
-        (("window = 4", "window = 257"), "window = 257 is not allowed; allowed: a whole number from 1 to 256"),
         (("[drafter.first]", '[drafter."../first"]'), "name '../first' is not allowed; allowed: letters"),
         (("[drafter.first]", '[drafter.""]'), "name '' is not allowed; allowed: letters"),
         (("[drafter.first]", "[drafter.corpus]"), "name 'corpus' is not allowed; allowed: letters"),
@@ -245,16 +244,12 @@ def test_an_alignment_without_evaluation_tasks_is_refused(tmp_path: Path) -> Non
         (("[drafter.first]", "[drafter.first-000100]"), "name 'first-000100' is not allowed"),
         (("window = 4", f"window = {'[' * 5000}"), "align.toml: not a TOML file: "),
         (("window = 4", f"window = {'9' * 5000}"), "align.toml: not a TOML file: "),
-        (
-            ("concurrency = 4", "threads = 1025"),
-            "threads = 1025 is not allowed; allowed: a whole number from 1 to 1024",
-        ),
         (("save_every = 2", 'device = "cuda"'), "device = 'cuda' is not allowed: torch sees no GPU"),
     ],
 )
 def test_a_mistake_in_the_file_is_one_line(tmp_path: Path, edit: tuple[str, str], part: str | None) -> None:
     if part is None:
-        edit, part = ('"log_streak"', '"tv"'), "top_logs = 0 in [corpus], but an objective compares"
+        edit, part = ('"log_streak"', '"tv"'), "[corpus]: top_logs = 0, but an objective compares"
         config = write_alignment(tmp_path, edit, ("top_logs = 16", "top_logs = 0"))
     else:
         config = write_alignment(tmp_path, edit)
@@ -274,14 +269,6 @@ def test_a_parent_with_other_tokens_is_one_line(tmp_path: Path) -> None:
     write_other_tokens(tmp_path / "other")
 
     assert "the drafter's tokens are not those of the target" in refused(align(config))
-
-
-def test_a_parent_whose_context_is_shorter_than_a_held_out_text_is_one_line(tmp_path: Path) -> None:
-    config = write_alignment(tmp_path)
-    path = tmp_path / "parent" / "config.json"
-    path.write_text(path.read_text().replace('"max_position_embeddings": 96', '"max_position_embeddings": 30'))
-
-    assert "its context of 30 tokens is shorter than a held-out text of" in refused(align(config))
 
 
 def test_a_corpus_by_another_verifier_is_one_line(tmp_path: Path) -> None:
@@ -315,13 +302,14 @@ def test_a_training_is_not_gone_on_with_under_other_settings(tmp_path: Path) -> 
 
 
 def test_a_loss_that_is_no_number_names_step_and_batch_and_keeps_the_state(tmp_path: Path) -> None:
-    config = write_alignment(
-        tmp_path, ("steps = 4", "steps = 40"), ("1e-2", "1e30"), ("warmup_steps = 2", "warmup_steps = 20")
-    )
+    config = write_alignment(tmp_path)
+    parent = sharpened(TINY, 1)
+    parent.norm.weight.data.fill_(math.nan)
+    write_decoder(tmp_path / "parent", parent, extra={"mask_token_id": 4})
 
     line = refused(align(config))
 
-    assert "is nan (batch" in line or "is inf (batch" in line
+    assert "the loss of step 0 is nan (batch 0" in line
     assert "digest" in line
     assert "the last good state is kept" in line
 

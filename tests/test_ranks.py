@@ -61,7 +61,7 @@ def test_two_ranks_make_the_steps_of_one_process_with_two_batches_a_step(tmp_pat
 def test_several_ranks_do_not_write_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranks, "count", lambda: 2)
 
-    result = align(write_alignment(tmp_path))
+    result = align(write_alignment(tmp_path, ("save_every = 2", 'save_every = 2\noptimizer = "adamw"')))
 
     assert result.exit_code == 2
     assert "12 texts are missing; write them first: streak align --corpus-only" in result.stderr

@@ -143,7 +143,7 @@ def test_a_model_directory_beside_the_study_is_found(tmp_path: Path) -> None:
         (("max_tokens", "max_token"), "unknown key 'max_token' in [sampling]"),
         (
             ("num_problems", "problems"),
-            "unknown key 'problems' in [task]; known keys of arithmetic: hint, num_problems",
+            "[task]: unknown key 'problems'; known keys of arithmetic: hint, num_problems",
         ),
         (('name = "arithmetic"', 'name = "rithmetic"'), "unknown task 'rithmetic'; known: math500"),
         (('name = "arithmetic"', ""), "'name' is missing in [task]"),

@@ -8,6 +8,7 @@ import importlib.util
 
 import torch
 
+from engines.cache import DecoderConfig
 from engines.decoder import Decoder
 
 TARGETS = ["qkv", "out", "gate_up", "down"]
@@ -17,6 +18,14 @@ def require_peft() -> None:
     """Raise ValueError where the package is not there."""
     if importlib.util.find_spec("peft") is None:
         raise ValueError("lora_rank needs the package peft; run: pip install peft, or set lora_rank = 0")
+
+
+def refuse_rank(rank: int, shape: DecoderConfig) -> None:
+    """Raise ValueError for a rank that some matrix does not have, or where the package is not there."""
+    require_peft()
+    most = min(shape.hidden_size, shape.num_attention_heads * shape.head_dim, shape.intermediate_size)
+    if not 1 <= rank <= most:
+        raise ValueError(f"lora_rank = {rank} is not allowed; allowed: 0, or at most {most}, the rank of its matrices")
 
 
 def add_adapters(decoder: Decoder, rank: int, *, alpha: int, seed: int) -> Decoder:

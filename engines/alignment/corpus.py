@@ -96,10 +96,14 @@ def claim(path: Path, own: Mapping[str, Any]) -> None:
 
     Raises ValueError where that is something else.
     """
+    refuse_other(path, own)
     if not path.is_file():
         write_rows(path, [own])
-        return
-    found = read_json(path)
+
+
+def refuse_other(path: Path, own: Mapping[str, Any]) -> None:
+    """Raise ValueError where something else is written there."""
+    found = read_json(path) if path.is_file() else own
     for name, value in own.items():
         if found.get(name) != value:
             raise ValueError(

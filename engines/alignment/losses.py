@@ -24,6 +24,7 @@ from engines.alignment.windows import (
 )
 from engines.checkpoints import DrafterConfig
 from engines.decoder import Decoder
+from engines.memory import refuse_too_large
 from engines.speculation import LARGEST_WINDOW
 from results.provenance import digest_of
 
@@ -56,6 +57,17 @@ class Plan:
         if self.noise and set(self.objective.weights) != {"ce"}:
             named = ", ".join(self.objective.weights)
             raise ValueError(f"noise is for objective 'ce' alone, not for {named}: others need windows as in use")
+
+
+def refuse_large_batch(plan: Plan, batch_tokens: int, *, longest: int, vocab_size: int, device: str) -> None:
+    """Raise ValueError for batches that can never fit into memory, of texts of at most `longest` tokens.
+
+    Counted are the mask among the windows, and their scores and log-probabilities in float32: a training takes more.
+    """
+    texts, rows = max(1, batch_tokens // longest), plan.anchors * plan.window
+    needed = 4 * texts * rows * (rows + 2 * vocab_size)
+    asked = f"batches of batch_tokens = {batch_tokens} with anchors = {plan.anchors} and window = {plan.window}"
+    refuse_too_large(needed, asked, "anchors or batch_tokens", device)
 
 
 @dataclass(slots=True)

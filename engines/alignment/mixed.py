@@ -5,6 +5,7 @@ costs no further forward of the drafter.
 """
 
 import math
+import reprlib
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,9 @@ from engines.alignment.divergences import TargetLaws
 
 Weight: TypeAlias = float | Sequence[Sequence[float]]
 """A constant, or pairs (step, weight): linear between them, constant before the first and behind the last."""
+SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-6, 1e6
+"""Of those that are not 0. Far outside, a loss has no float32."""
+LARGEST_STEP = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,18 +150,29 @@ class Mixed:
 
 def knots(name: str, weight: Weight) -> list[tuple[int, float]]:
     """The pairs (step, weight) of an objective's weight, a constant as one pair; checked."""
-    try:
-        pairs = [(0.0, float(weight))] if isinstance(weight, int | float) else [(float(s), float(w)) for s, w in weight]
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"weight of {name!r} is a number or pairs (step, weight), not {weight!r}") from error
+    pairs = [(0, weight)] if isinstance(weight, int | float) else weight
+    if not isinstance(pairs, list | tuple) or not all(is_pair(pair) for pair in pairs):
+        raise ValueError(f"weight of {name!r} is a number or pairs (step, weight), not {reprlib.repr(weight)}")
     steps = [step for step, _ in pairs]
     ascending = all(first < second for first, second in pairwise(steps))
-    if not pairs or steps[0] < 0 or not ascending or not all(step.is_integer() for step in steps):
-        raise ValueError(f"steps of {name!r} must be whole numbers that ascend from 0 or later, not {steps}")
+    if not pairs or not ascending or not all(0 <= step <= LARGEST_STEP and step == int(step) for step in steps):
+        raise ValueError(
+            f"steps of {name!r} must be whole numbers that ascend from 0 or later, not {reprlib.repr(steps)}"
+        )
     for _, value in pairs:
-        if not 0 <= value < math.inf:
-            raise ValueError(f"weight of {name!r} must be a finite number of at least 0, not {value}")
-    return [(int(step), value) for step, value in pairs]
+        if value != 0 and not SMALLEST_WEIGHT <= value <= LARGEST_WEIGHT:
+            allowed = f"0, or a number from {SMALLEST_WEIGHT:g} to {LARGEST_WEIGHT:g}"
+            raise ValueError(f"weight of {name!r} must be {allowed}, not {reprlib.repr(value)}")
+    return [(int(step), float(value)) for step, value in pairs]
+
+
+def is_pair(value: object) -> bool:
+    """Whether a value is two numbers (a boolean is none)."""
+    return (
+        isinstance(value, list | tuple)
+        and len(value) == 2
+        and all(isinstance(each, int | float) and not isinstance(each, bool) for each in value)
+    )
 
 
 def interpolated(pairs: Sequence[tuple[int, float]], step: int) -> float:

@@ -5,14 +5,22 @@ of that name is whole or not there.
 """
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 from engines.alignment.drafting import drafter_from_verifier
+from engines.cache import DecoderConfig
 from engines.chat import TOKENIZER_FILE, TOKENIZER_SETTINGS, ChatTokenizer
-from engines.checkpoints import DrafterConfig, load_decoder, read_config, read_drafter_config, save_decoder
+from engines.checkpoints import (
+    DrafterConfig,
+    load_decoder,
+    read_config,
+    read_drafter_config,
+    save_decoder,
+    weight_files,
+)
 from engines.decoder import Decoder
 from engines.drafters.loading import refuse_other_tokens
 from results.alignment import RECORD_FILE, AlignmentRecord
@@ -35,6 +43,70 @@ class Start:
     drafter: DrafterConfig
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """A model by its configuration alone: its shape, and what makes it a drafter, None for a plain one."""
+
+    shape: DecoderConfig
+    drafter: DrafterConfig | None
+
+
+def outline_of(folder: Path, verifier: Path) -> Outline:
+    """The outline of a parent's directory.
+
+    Raises:
+        ValueError, OSError: no such model, no weights, or another vocabulary than the verifier's.
+    """
+    shape, raw = read_config(folder)
+    refuse_other_tokens(folder, shape.vocab_size, verifier, read_config(verifier)[0].vocab_size)
+    weight_files(folder)
+    return Outline(shape=shape, drafter=read_drafter_config(folder) if raw.get("mask_token_id") is not None else None)
+
+
+def child_of(
+    parent: Outline,
+    chat: ChatTokenizer,
+    *,
+    named: str,
+    layers: tuple[int, ...] | None,
+    mask_token_id: int | None,
+    window: int,
+) -> tuple[DecoderConfig, DrafterConfig]:
+    """Shape and settings of a drafter that begins with a parent.
+
+    Args:
+        chat: the verifier's tokenizer
+        named: the parent's name, for errors
+        layers: those that are kept, by number from 0; None for all
+        mask_token_id: for a parent that has none; None: as its config or the verifier's tokenizer says
+
+    Raises:
+        ValueError: layers or a mask token that cannot be.
+    """
+    shape, known = parent.shape, parent.drafter
+    if layers is not None:
+        if max(layers) >= shape.num_hidden_layers:
+            allowed = f"numbers from 0 to {shape.num_hidden_layers - 1}, as {named} has"
+            raise ValueError(f"layers = {list(layers)} is not allowed; allowed: {allowed}")
+        shape = replace(shape, num_hidden_layers=len(layers))
+    if known is not None:
+        if mask_token_id not in (None, known.mask_token_id):
+            allowed = f"{known.mask_token_id}, as {named} has, or no such key"
+            raise ValueError(f"mask_token_id = {mask_token_id} is not allowed; allowed: {allowed}")
+        mask, shift = known.mask_token_id, known.logits_shift
+    else:
+        found = mask_token_id if mask_token_id is not None else chat.tokenizer.mask_token_id
+        if found is None or not 0 <= found < shape.vocab_size or found in chat.stop_ids:
+            ends = ", ".join(map(str, sorted(chat.stop_ids)))
+            raise ValueError(
+                f"mask_token_id = {found} is not allowed; a drafter of {named} needs a token of 0 to "
+                f"{shape.vocab_size - 1} that no text holds, and none that ends texts ({ends}): set mask_token_id"
+            )
+        # A causal model's row predicts the token after it, and so its drafter's first row may as well.
+        mask, shift = int(found), 1
+    return shape, DrafterConfig(mask_token_id=mask, logits_shift=shift, prefix="causal", window=window)
+
+
 def open_parent(
     folder: Path, verifier: Path, *, layers: tuple[int, ...] | None, mask_token_id: int | None, window: int
 ) -> Start:
@@ -43,33 +115,15 @@ def open_parent(
     Args:
         folder: a drafter's directory (also a stock one: Dream, DiffuCoder, DiffuLLaMA), or any model for `layers`
         verifier: whose tokens the drafter must have
-        layers: those that are kept, by number from 0; None for all
-        mask_token_id: for a parent that has none; None: as its config or the verifier's tokenizer says
 
     Raises:
-        ValueError, OSError: no such model, another vocabulary, no mask token.
+        ValueError, OSError: as outline_of and child_of, and for weights that cannot be read.
     """
-    shape, raw = read_config(folder)
-    refuse_other_tokens(folder, shape.vocab_size, verifier, read_config(verifier)[0].vocab_size)
-    if layers is not None and max(layers) >= shape.num_hidden_layers:
-        last = shape.num_hidden_layers - 1
-        raise ValueError(f"layers = {list(layers)} is not allowed; allowed: numbers from 0 to {last}, as {folder} has")
-    if raw.get("mask_token_id") is not None:
-        known = read_drafter_config(folder)
-        mask, shift = known.mask_token_id, known.logits_shift
-    else:
-        found = mask_token_id if mask_token_id is not None else ChatTokenizer(verifier).tokenizer.mask_token_id
-        if found is None or not 0 <= found < shape.vocab_size:
-            raise ValueError(
-                f"{folder}: mask_token_id = {found} is not allowed; a drafter needs a token of 0 to "
-                f"{shape.vocab_size - 1} that no text holds: set mask_token_id"
-            )
-        # A causal model's row predicts the token after it, and so its drafter's first row may as well.
-        mask, shift = int(found), 1
+    parent, chat = outline_of(folder, verifier), ChatTokenizer(verifier)
+    _, config = child_of(parent, chat, named=str(folder), layers=layers, mask_token_id=mask_token_id, window=window)
     decoder = load_decoder(folder, torch.float32)
     if layers is not None:
         decoder = drafter_from_verifier(decoder, layers)
-    config = DrafterConfig(mask_token_id=mask, logits_shift=shift, prefix="causal", window=window)
     return Start(decoder=decoder.requires_grad_(True), drafter=config)
 
 

@@ -10,15 +10,20 @@ from engines.alignment import ranks
 from engines.alignment.evaluation import Evaluation
 from engines.alignment.packing import time_packing
 from engines.alignment.trainer import Progress as StepProgress
-from harness.align import Alignment, Limits
+from harness.align import Alignment
 from harness.align_config import read_align
+from harness.align_dry_run import dry_lines
+from harness.align_plan import Limits, Plan
 from harness.commands.exits import BAD_INPUT, INTERRUPTED, one_line, plain_errors, refuse_file
 
 STEPS_A_LINE, TEXTS_A_LINE = 25, 100
 
 
-def align(config_path: Path, work: Path | None, runs: Path, limits: Limits, *, packing: bool) -> None:
-    """Do what is missing of an alignment; the same command goes on after an interrupt or an ended stage."""
+def align(config_path: Path, work: Path | None, runs: Path, limits: Limits, *, packing: bool, dry_run: bool) -> None:
+    """Do what is missing of an alignment; the same command goes on after an interrupt or an ended stage.
+
+    A dry run only says what is missing; it opens no weights and writes nothing.
+    """
     ranks.join()
     shown = Shown()
     try:
@@ -26,11 +31,15 @@ def align(config_path: Path, work: Path | None, runs: Path, limits: Limits, *, p
             config = read_align(config_path)
             folder = work or runs / "align" / config.name
             refuse_file("--work", folder)
-            alignment = Alignment(config, folder, limits, shown)
+            plan = Plan(config, folder, limits)
             if packing:
-                typer.echo(time_packing(alignment.setups[0], alignment.verifier).describe())
+                typer.echo(time_packing(plan.setups[0], plan.verifier.folder).describe())
                 return
-            done = alignment.run()
+            if dry_run:
+                for line in dry_lines(plan):
+                    typer.echo(line)
+                return
+            done = Alignment(plan, shown).run()
     except FloatingPointError as error:
         typer.echo(f"streak: {one_line(error)}", err=True)
         raise typer.Exit(BAD_INPUT) from None

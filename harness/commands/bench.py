@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from engines.contract import LARGEST_CONCURRENCY
 from engines.speculation import LARGEST_WINDOW
 from harness.bench import BENCH_STUDY, ArmResult, Bench
 from harness.commands.bench_tables import (
@@ -32,7 +33,6 @@ from results.records import Generation
 
 WIDTH = 100
 LARGEST_CONTEXT = 10_000_000
-LARGEST_CONCURRENCY = 4096
 
 
 def bench(
