@@ -15,7 +15,7 @@ import sympy
 from tasks.expression_equality import difference, same_equation, same_expression, same_latex
 from tasks.expressions import UnreadableError, rational, tree_of
 from tasks.forms import form_of, plain
-from tasks.kinds import Based, Expression, Form, Grid, Joined, Named, Relation, Row, Several, Word
+from tasks.kinds import Based, Choice, Expression, Form, Grid, Joined, Named, Relation, Row, Several, Word
 from tasks.notation import normalised
 from tasks.operations import UnknownValueError
 from tasks.real_sets import same_set
@@ -25,11 +25,12 @@ DECIMAL_COMMA = re.compile(r"(-?\d+),(\d+)")
 DECIMAL_POINT = re.compile(r"-?\d*\.\d+")
 # Signs and words that notation.py takes away: an answer may leave them out, and not put another in their place.
 MEASURES = {
-    "money": re.compile(r"\\\$|\bdollars?\b|€|£"),
-    "cents": re.compile(r"\bcents?\b|¢"),
+    "money": re.compile(r"\\\$|(?<![a-zA-Z])dollars?\b|€|£"),
+    "cents": re.compile(r"(?<![a-zA-Z])cents?\b|¢"),
     "degrees": re.compile(r"\\circ\b|°|\bdegrees?\b|\\degree"),
     "percent": re.compile(r"%|\bper ?cent\b"),
 }
+NO_SOLUTION = {"nosolution", "nosolutions", "theemptyset", "emptyset"}
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "!=": "!="}
 
 
@@ -72,7 +73,7 @@ def parts_of(form: Form) -> Sequence[Form]:
             return parts
         case Grid(rows=rows):
             return [cell for row in rows for cell in row]
-        case Named(value=value):
+        case Named(value=value) | Choice(value=value):
             return [value]
         case Relation(sides=sides):
             return [Expression(side) for side in sides]
@@ -91,7 +92,7 @@ def same_form(one: Form, other: Form) -> bool:
     """Whether two forms say the same; symmetric."""
     if one == other:
         return True
-    for rule in (same_named, same_word, same_based, same_several, same_row, same_grid):
+    for rule in (same_choice, same_named, same_word, same_based, same_several, same_row, same_grid):
         for left, right in ((one, other), (other, one)):
             if (verdict := rule(left, right)) is not None:
                 return verdict
@@ -99,7 +100,18 @@ def same_form(one: Form, other: Form) -> bool:
         return same_expression(one, other)
     if isinstance(one, Relation) and isinstance(other, Relation) and same_relation(one, other):
         return True
+    if isinstance(one, Joined) and isinstance(other, Joined) and one.signs == other.signs:
+        return any_order(one.parts, other.parts) or same_set(one, other)
     return same_set(one, other)
+
+
+def same_choice(one: Form, other: Form) -> bool | None:
+    """An option with what it says: either may be left out."""
+    if not isinstance(one, Choice):
+        return None
+    if isinstance(other, Choice):
+        return one.letter == other.letter and same_form(one.value, other.value)
+    return same_form(Word(one.letter), other) or same_form(one.value, other)
 
 
 def same_named(one: Form, other: Form) -> bool | None:
@@ -119,6 +131,8 @@ def same_word(one: Form, other: Form) -> bool | None:
     """An answer in words, letter by letter; a formula may spell a word."""
     if not isinstance(one, Word):
         return None
+    if other == Several("set", ()):
+        return one.text in NO_SOLUTION
     said = other.text if isinstance(other, Word) else plain(other.latex) if isinstance(other, Expression) else None
     return one.text == said
 
@@ -212,13 +226,16 @@ def same_row(one: Form, other: Form) -> bool | None:
 
 
 def same_grid(one: Form, other: Form) -> bool | None:
-    """Matrices, cell by cell; one column may be written as a point, and a product of matrices is multiplied out."""
+    """Matrices, cell by cell; one row or column may be a point, and a product of matrices is multiplied out."""
     if not isinstance(one, Grid):
         return None
     if isinstance(other, Grid):
         return len(one.rows) == len(other.rows) and all(map(in_order, one.rows, other.rows))
     if isinstance(other, Row):
-        return all(len(row) == 1 for row in one.rows) and in_order([row[0] for row in one.rows], other.parts)
+        if all(isinstance(part, Row) for part in other.parts):
+            return in_order([Row(other.left, other.right, row) for row in one.rows], other.parts)
+        line = one.rows[0] if len(one.rows) == 1 else [row[0] for row in one.rows if len(row) == 1]
+        return len(line) == max(len(one.rows), len(one.rows[0])) and in_order(line, other.parts)
     return isinstance(other, Expression) and same_product(one, other)
 
 

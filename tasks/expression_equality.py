@@ -21,25 +21,50 @@ ROUNDED_DIGITS = 6
 UNITS = (
     {"cm", "centimeter", "centimetre"}, {"mm", "millimeter"}, {"m", "meter", "metre"}, {"km", "kilometer", "kilometre"},
     {"in", "inch", "inches"}, {"ft", "foot", "feet"}, {"yd", "yard"}, {"mi", "mile"}, {"g", "gram"}, {"kg", "kilogram"},
+    {"mg", "milligram"}, {"lb", "pound"}, {"oz", "ounce"}, {"ton"}, {"l", "liter", "litre"}, {"ml", "milliliter"},
+    {"gal", "gallon"}, {"quart"}, {"pint"}, {"cup"},
     {"s", "sec", "second"}, {"min", "minute"}, {"h", "hr", "hour"}, {"day"}, {"week"}, {"month"}, {"year"},
-    {"cent", "¢"}, {"dollar"}, {"degree"}, {"radian", "rad"},
+    {"cent", "¢"}, {"dollar"}, {"degree"}, {"radian", "rad"}, {"celsius"}, {"fahrenheit"},
 )  # fmt: skip
+NAMES = {name: i for i, names in enumerate(UNITS) for name in names} | {
+    f"{n}s": i for i, names in enumerate(UNITS) for n in names
+}
+PART = re.compile(r"(?:(sq|cu)\.? ?)?([a-z¢]+)\.?(?:\^(\d))?")
+SHORT_FOR = {"mph": "mi/h", "kph": "km/h", "square ": "sq ", "cubic ": "cu "}
 
 
 def same_expression(one: Expression, other: Expression) -> bool:
     """By value, as they stand or without their units."""
     if re.sub(r"\s", "", one.latex) == re.sub(r"\s", "", other.latex) or same_latex(one.latex, other.latex):
         return True
-    units = [unit_kind(form.unit) for form in (one, other)]
-    if not (one.bare or other.bare) or (None not in units and units[0] != units[1]):
+    if not (one.bare or other.bare) or other_unit(one.unit, other.unit):
         return False
     return same_latex(one.bare or one.latex, other.bare or other.latex)
 
 
-def unit_kind(word: str) -> int | None:
-    """Which of the known units a word is, if any."""
-    word = word.lower().strip(". ")
-    return next((i for i, names in enumerate(UNITS) if word in names or word.removesuffix("s") in names), None)
+def other_unit(one: str, other: str) -> bool:
+    """Whether both are known units, and not the same; a power may be left out as the whole unit may."""
+    left, right = powers_of_units(one), powers_of_units(other)
+    if not left or not right or left == right:
+        return False
+    return left.keys() != right.keys() or all(any(abs(power) > 1 for power in side.values()) for side in (left, right))
+
+
+def powers_of_units(text: str) -> dict[str, int]:
+    """Each unit in 'cm^2', 'square feet', 'm/s' or 'miles per hour' with its power; nothing where one is not known."""
+    if text.startswith("mod "):
+        return {text: 1}
+    text = text.lower().strip(". ").replace(" per ", "/")
+    for long, short in SHORT_FOR.items():
+        text = text.replace(long, short)
+    powers: dict[str, int] = {}
+    for place, part in enumerate(text.split("/")):
+        found = PART.fullmatch(part.strip())
+        if found is None or found[2] not in NAMES:
+            return {}
+        power = int(found[3] or {"sq": 2, "cu": 3}.get(found[1], 1))
+        powers[str(NAMES[found[2]])] = -power if place else power
+    return powers
 
 
 def same_latex(one: str, other: str) -> bool:

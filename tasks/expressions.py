@@ -7,6 +7,7 @@ notation.py), letters keep their case, and gamma and binomial are not computed o
 
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -20,8 +21,8 @@ SETTINGS = ConversionConfig(interpret_as_mixed_fractions=False, lowercase_symbol
 NUMBER = re.compile(r"([-+]?)\s*(\d+|\d*\.\d+|\d+\.)")
 FRACTION = re.compile(r"([-+]?)\s*(?:\\frac\s*\{(-?\d+)\}\s*\{(-?\d+)\}|(\d+)\s*/\s*(\d+))")
 CALL = re.compile(r"\\(?:arc)?(?:sin|cos|tan|cot|sec|csc|sinh|cosh|tanh|ln|log(?:_\{[^{}]*\}|_\w)?)\s*\{(?=\s*\()")
+CIS = re.compile(r"\\cis(?![a-zA-Z])\s*(-?[^-+,=]*)")
 POWER = re.compile(r"\s*\^\s*(?:\{[^{}]*\}|\w)")
-MOST_DIGITS = 4_000  # of a whole number that is read at sight
 
 
 class UnreadableError(ValueError):
@@ -82,7 +83,16 @@ def readable(latex: str) -> str:
     """The text as the grammar wants it: no words, no unusual factorial or degree signs left."""
     latex = re.sub(r"\\text\s*\{([^{}]*)\}", r"\1", latex)
     latex = re.sub(r"\\a(sin|cos|tan|cot|sec|csc)\b", r"\\arc\1", latex)
-    return powers_of_functions(latex).strip()
+    return powers_of_functions(polar(latex)).strip()
+
+
+def polar(latex: str) -> str:
+    r"""\cis x as e^{i(x)}; without brackets up to the next sign."""
+    while cis := CIS.search(latex):
+        closed = closing(latex, cis.start(1)) if cis[1][:1] in ("(", "{") else None
+        end = cis.end() if closed is None else closed + 1
+        latex = f"{latex[: cis.start()]}e^{{i({latex[cis.start(1) : end]})}}{latex[end:]}"
+    return latex
 
 
 def powers_of_functions(latex: str) -> str:
@@ -98,12 +108,11 @@ def powers_of_functions(latex: str) -> str:
 
 def rational(latex: str) -> Fraction | None:
     """A number or a fraction of whole numbers, exactly and at once; None for anything else."""
-    if len(latex) > MOST_DIGITS:
-        return None
+    # Decimal reads long numbers fast, and puts no limit on their digits as int does.
     if number := NUMBER.fullmatch(latex):
-        return Fraction(number[2].rstrip(".")) * (-1 if number[1] == "-" else 1)
+        return Fraction(Decimal(number[2])) * (-1 if number[1] == "-" else 1)
     if fraction := FRACTION.fullmatch(latex):
-        above, below = int(fraction[2] or fraction[4]), int(fraction[3] or fraction[5])
+        above, below = int(Decimal(fraction[2] or fraction[4])), int(Decimal(fraction[3] or fraction[5]))
         return Fraction(above, below) * (-1 if fraction[1] == "-" else 1) if below else None
     return None
 

@@ -7,7 +7,7 @@ stay text. Nothing is computed here. A unit behind an expression is set apart fr
 import re
 from collections.abc import Iterator, Sequence
 
-from tasks.kinds import Based, Expression, Form, Grid, Joined, Named, Relation, Row, Several, Word
+from tasks.kinds import Based, Choice, Expression, Form, Grid, Joined, Named, Relation, Row, Several, Word
 from tasks.notation import closing
 
 MARK = re.compile(r"\\[a-zA-Z]+|\\.|.", re.DOTALL)
@@ -16,9 +16,17 @@ CONNECTIVE = re.compile(
     r"\s*,?\s*(?:\\text\s*\{\s*,?\s*(and|or)\s*,?\s*\}|(?<![a-zA-Z\\])(and|or)(?![a-zA-Z])|\\(vee))\s*,?\s*"
 )
 RELATIONS = {"=": "=", "<": "<", ">": ">", r"\le": "<=", r"\ge": ">=", r"\ne": "!=", r"\in": "in", r"\approx": "~"}
-MATRIX = re.compile(r"[(\[]?\s*\\begin\{([pbvB]?matrix|array)\}(?:\s*\{[^{}]*\})?(.*?)\\end\{\1\}\s*[)\]]?", re.DOTALL)
+RELATIONS[r"\equiv"] = "="
+MATRIX = re.compile(
+    r"[(\[]?\s*\\begin\{([pbvB]?matrix|smallmatrix|array)\}(?:\s*\{[^{}]*\})?(.*?)\\end\{\1\}\s*[)\]]?", re.DOTALL
+)
+SYSTEM = re.compile(r"\\?\{?\s*\\begin\{(cases|aligned|array)\}(?:\s*\{[lcr]*\})?(.*)\\end\{\1\}\s*\.?", re.DOTALL)
+LABEL = re.compile(
+    r"(?:\\text\s*\{\s*\(?([A-H])\)?[.:]?\s*\}|\(([A-H])\)(?=\s)|([A-H])\.\s)\s*(?=[-\w\\$(])(.+)", re.DOTALL
+)
+IN_BASE = re.compile(r"\s*(?:\\text\s*\{)?\s*\(?\s*(?:in )?base[ -](\d{1,2}|[a-z]+)\s*\)?\s*\}?$")
 BASED = re.compile(
-    r"\(?([0-9A-F]*\d[0-9A-F]*)\)?\s*_\s*(?:(\d)|\{\s*(\d{1,2})\s*\}|\{?\s*\\text\{\s*([a-z]+)\s*\}\s*\}?)"
+    r"\(?(?:\\text\s*\{)?(?=[A-F]*\d)([0-9A-F]++)\}?\)?\s*_\s*(?:(\d)|\{\s*(\d{1,2})\s*\}|\{?\s*\\text\{\s*([a-z]+)\s*\}\s*\}?)"
 )
 BASES = {
     "two": 2,
@@ -32,12 +40,16 @@ BASES = {
     "ten": 10,
     "twelve": 12,
 }
-UNIT = re.compile(r"(?<=[\d}\)a-z])\s*\\text\s*\{\s*([^{}]*?)\s*\}\s*(?:\^\s*\{?\s*\d\s*\}?)?\s*$")
+POWER = r"(\^\s*\{?\s*\d\s*\}?)?\s*$"
+UNIT = re.compile(rf"(?<=[\d}}\)a-z])\s*\\text\s*\{{\s*([^{{}}]*?)\s*\}}\s*{POWER}")
+QUANTITY = re.compile(r"\s*((?<!\d)\d++(?:\.\d++)?\s*(?:\\text\s*\{\s*[a-zA-Z]+\.?\s*,?\s*\}|(?<=\s)[a-zA-Z]{2,}))")
+"""A number with its unit, of which there may be several: 2 hours 30 minutes."""
+MODULUS = re.compile(r"\s*(?:\\pmod|\(\s*\\b?mod)\s*\{?\s*(\w+)\s*\}?\s*\)?$")
 SHORT_UNITS = "m/s sq mm cm km ft in yd mi mph kg mg lb lbs oz hr hrs min sec ml"
 SHORT = "|".join(SHORT_UNITS.split())
 UNIT_WORD = re.compile(
     rf"(?<=[\d}}\)])(?:\s+|\s*(?=(?:{SHORT})\b))((?:{SHORT}|[a-zA-Z]{{3,}})(?:(?:[ .]+|/)[a-zA-Z]+)*)"
-    r"\.?\s*(?:\^\s*\{?\s*\d\s*\}?)?$"
+    rf"\.?\s*{POWER}"
 )
 UNIT_LETTER = re.compile(r"(?<=[\d}])\s*([smghL])$")
 CONDITION = re.compile(r"[a-zA-Z]\s*(?:\\in\s*\\mathbb\{R\}\s*)?[:|](.+)", re.DOTALL)
@@ -46,11 +58,12 @@ APPLIED = re.compile(r"(?<=[a-zA-Z])(?:\^\s*(?:\{\s*-\s*1\s*\}|-1))?\s*\([^()]*\
 COMBINED = re.compile(r"\(\s*[a-zA-Z](?:[-+/\s]|\\circ|\\cdot)+[a-zA-Z]\s*\)\s*\([^()]*\)")
 """A sum or another combination of two functions, applied."""
 LENGTH = re.compile(r"\|\s*([A-Z]{2})\s*\|")
-NAME = re.compile(r"(?:\\?[a-zA-Z]+|[\s'/:,(){}])+")
+NAME = re.compile(r"(?:\\?[a-zA-Z]++|[\s'/:,(){}])+")
 NOT_NAMES = re.compile(
     r"\\(?:pi|infty|sqrt|cdot|cup|cap|sum|int|prod|binom|log|ln|sin|cos|tan|exp|pm|mp|emptyset)\b|^[ie]$"
 )
-TIME = re.compile(r"(\d{1,2}:\d\d)\s*([ap])\.?\s*m\.?", re.IGNORECASE)
+TIME = re.compile(r"0?(\d{1,2})(?::(\d\d)\s*|\s+|(?=[ap]\.))([ap])\.?\s*m\.?", re.IGNORECASE)
+ALL_REALS = {"allrealnumbers", "allreals", "realnumbers"}
 
 
 def form_of(text: str) -> Form:
@@ -59,8 +72,19 @@ def form_of(text: str) -> Form:
     if text == r"\emptyset":
         return Several("set", ())
     if (word := word_in(text)) is not None:
-        return Word(word)
-    for reader in (connected, matrix, related, set_operation, signed_both_ways, bracketed, ratio):
+        return Expression(r"\mathbb{R}") if word in ALL_REALS else Word(word)
+    for reader in (
+        system,
+        labelled,
+        quantities,
+        connected,
+        matrix,
+        related,
+        set_operation,
+        signed_both_ways,
+        bracketed,
+        ratio,
+    ):
         if (form := reader(text)) is not None:
             return form
     return expression(text)
@@ -100,6 +124,8 @@ def plain(text: str) -> str:
     r"""A text without \text{}, brackets around all of it, blanks and full stops; lower case beyond a single letter."""
     text = re.sub(r"\\text\s*\{([^{}]*)\}", r"\1", text).strip()
     text = re.sub(r"^\((.*)\)$", r"\1", text).replace("\\", "")
+    text = re.sub(r"(?i)^(?:an?|the) +(?=\w{3})|^(?:option|choice) *(?=\(?\w\)?$)", "", text)
+    text = re.sub(r"^\((\w)\)$", r"\1", text)
     text = re.sub(r"[\s.{}]+", "", text)
     return text if len(text) == 1 else text.lower()
 
@@ -109,9 +135,9 @@ def word_in(text: str) -> str | None:
     if text == r"\ldots":
         return "..."
     inside = re.sub(r"\\text\s*\{([^{}]*)\}", r" \1 ", text).strip()
-    if TIME.fullmatch(inside):
-        return plain(text)
-    if not re.fullmatch(r"\(?[a-zA-Z][a-zA-Z\s.'\-]*\)?", inside):
+    if time := TIME.fullmatch(inside):
+        return f"{time[1]}:{time[2] or '00'}{time[3].lower()}m"
+    if not re.fullmatch(r"\(?[a-zA-Z][a-zA-Z\s.'\-]*\)?(?:\([A-Z]\))?", inside):
         return None
     if re.search(r"(?<![a-zA-Z])(?:and|or)(?![a-zA-Z])", inside):
         return None
@@ -119,18 +145,44 @@ def word_in(text: str) -> str | None:
     return plain(text) if r"\text" in text or re.search(r"[a-zA-Z]{4}|[A-Z]{3}", inside) else None
 
 
+def system(text: str) -> Form | None:
+    """Equations below one another, as a list."""
+    found = SYSTEM.fullmatch(text)
+    if found is None or (found[1] != "aligned" and "&" in found[2]):
+        return None
+    lines = [line.replace("&", "").strip(" ,") for line in re.split(r"\\\\(?:\[[^\]]*\])?", found[2]) if line.strip()]
+    return form_of(", ".join(lines)) if all("=" in line for line in lines) else None
+
+
+def labelled(text: str) -> Form | None:
+    """An option's letter with what it says."""
+    found = LABEL.fullmatch(text)
+    return Choice(found[1] or found[2] or found[3], form_of(found[4])) if found else None
+
+
+def quantities(text: str) -> Form | None:
+    """Several numbers with units, of which each counts."""
+    parts = QUANTITY.findall(text)
+    if len(parts) < 2 or QUANTITY.sub("", text).strip():
+        return None
+    return Several("list", tuple(map(expression, parts)))
+
+
 def connected(text: str) -> Form | None:
     """Parts between 'and', 'or', semicolons and commas; a comma separates within semicolons."""
     if not outside(text, {",", ";"}) and not CONNECTIVE.search(text):
         return None
-    choices = any("or" in found.groups() or found[3] for found in CONNECTIVE.finditer(text))
+    words = [found[1] or found[2] or "or" for found in CONNECTIVE.finditer(text)]
     text = CONNECTIVE.sub(", ", text)
     for sign in (";", ","):
         parts = [part for part in split_at(text, {sign})[0] if part]
         if len(parts) > 1:
             forms = tuple(map(form_of, parts))
-            if choices and any(isinstance(form, Relation) and form.signs != ("=",) for form in forms):
+            conditions = [isinstance(form, Relation) and form.signs != ("=",) for form in forms]
+            if "or" in words and any(conditions):
                 return Joined((r"\cup",) * (len(forms) - 1), forms)
+            if "and" in words and all(conditions):
+                return Joined((r"\cap",) * (len(forms) - 1), forms)
             return Several("list", flat(forms) if sign == "," else forms)
     return None
 
@@ -232,13 +284,22 @@ def ratio(text: str) -> Form | None:
 
 def expression(text: str) -> Form:
     """A number in a base, or an expression with its unit set apart."""
-    if based := BASED.fullmatch(text):
+    if based := BASED.fullmatch(IN_BASE.sub(in_base, text)):
         base = int(based[2] or based[3] or BASES.get(based[4] or "", 0))
         if base >= 2:
             return Based(based[1], base)
+    if modulus := MODULUS.search(text):
+        return Expression(text, text[: modulus.start()].strip(), f"mod {modulus[1]}")
     for pattern in (UNIT, UNIT_WORD):
         if (unit := pattern.search(text)) and text[: unit.start()].strip():
-            return Expression(text, text[: unit.start()].strip(), unit[1].strip())
+            return Expression(
+                text, text[: unit.start()].strip(), unit[1].strip() + re.sub(r"[\s{}]", "", unit[2] or "")
+            )
     if letter := UNIT_LETTER.search(text):
         return Expression(text, text[: letter.start()].strip(), letter[1])
     return Expression(text)
+
+
+def in_base(found: re.Match[str]) -> str:
+    """A base that is said in words as a subscript."""
+    return f"_{{{found[1]}}}" if found[1].isdigit() else rf"_{{\text{{{found[1]}}}}}"

@@ -29,6 +29,14 @@ class Based:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """An option of a multiple choice with what it says: (C) 12."""
+
+    letter: str
+    value: "Form"
+
+
+@dataclass(frozen=True, slots=True)
 class Several:
     """Values without a bracket ('list'), in braces ('set'), or as a ratio: unordered except for a ratio."""
 
@@ -77,4 +85,4 @@ class Joined:
     parts: "tuple[Form, ...]"
 
 
-Form: TypeAlias = Word | Expression | Based | Several | Row | Grid | Named | Relation | Joined
+Form: TypeAlias = Word | Expression | Based | Choice | Several | Row | Grid | Named | Relation | Joined

@@ -32,7 +32,7 @@ SPELLINGS = {
     "mbox": "text", "textbf": "text", "textrm": "text", "textit": "text", "textsf": "text", "texttt": "text",
     "textnormal": "text", "mathrm": "text", "mathsf": "text", "mathtt": "text", "hbox": "text", "bf": "", "rm": "",
     "bar": "overline", "tg": "tan", "ctg": "cot", "arctg": "arctan", "cosec": "csc", "degree": "^\\circ ",
-    "dot": "overline",
+    "dot": "overline", "lg": "log", "textsuperscript": "^",
 }  # fmt: skip
 LOOKS = [
     "left",
@@ -55,6 +55,7 @@ LOOKS = [
     "limits",
     "nolimits",
     "scriptstyle",
+    *("tiny", "scriptsize", "footnotesize", "small", "normalsize", "large", "Large", "LARGE", "huge", "Huge"),
     "mathstrut",
     "strut",
     "nonumber",
@@ -79,23 +80,28 @@ FUNCTIONS = [
     "ln",
     "exp",
     "sqrt",
+    "cis",
 ]
-ARGUMENTS = {"frac": 2, "binom": 2, "sqrt": 1, "overline": 1}
+UNIT_LETTERS = "NJWVAKl"  # in \text{} behind a number; others may be names
+ARGUMENTS = {"frac": 2, "binom": 2, "sqrt": 1, "overline": 1, "hat": 1, "vec": 1}
 
 COMMAND = re.compile(r"\\([a-zA-Z]+)\*?")
 # 10{,}000 and 10,\!000 and 10\,000: signs that group digits; a comma and a blank separate two numbers.
 GROUPING = re.compile(r"(?<=\d)(?:\{,\}(?:\\!)?\s*|,\\!\s*|\\[,;:]\s?|\\ |[\u2009\u202f\u00a0])(?=\d{3}(?!\d))")
 COMMA_GROUPS = re.compile(r"(?<![\d.,_^])\d{1,3}(?:,\d{3})+(?![\d,])")
 BLANK_GROUPS = re.compile(r"-?\d{1,3}(?: \d{3})+(?:\.\d+)?")
-REPEATING = re.compile(r"(\d*)\.(\d*)\\overline\{(\d+)\}")
+REPEATING = re.compile(r"(?<!\d)(\d*)\.(\d*)\\overline\{(\d+)\}")
+DOTTED = re.compile(r"\\dot\s*\{?(\d)\}?(\d*)\\dot\s*\{?(\d)\}?")
+GOING_ON = re.compile(r"(?<!\d)(\d*\.\d{0,9}?)(?:([1-9])\2{2,}|(\d{2,9}?)\3+)\s*\\ldots")  # 0.1666..., 0.1212...
 MIXED = re.compile(
     r"(?<![\d.}_^)a-zA-Z])(\d+)\s*\\frac\{(\d+)\}\{(\d+)\}(?![\d^!_])|(?<![\d./_^a-zA-Z])(\d+) +(\d+)/(\d+)(?![\d^!/])"
 )
-ORDINAL = re.compile(
-    r"(?<=\d)\s*\^?\s*\{?\s*(?:\\text\s*\{\s*-?(?:st|nd|rd|th)\s*\}|(?:st|nd|rd|th)(?![a-zA-Z]))\s*\}?"
-)
-TRIGONOMETRY = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-zA-Z])")
-DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*(?:\^\s*\{?\s*\\circ\s*\}?|\\circ\b)")
+NTH = r"(?:\\text\s*\{\s*-?(?:st|nd|rd|th)\s*\}|(?:st|nd|rd|th)(?![a-zA-Z]))"
+ORDINAL = re.compile(rf"(?<=\d)\s*\^?\s*(?:\{{\s*{NTH}\s*\}}|{NTH})")
+TRIGONOMETRY = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc|cis)(?![a-zA-Z])")
+DEGREE = r"(?:\^\s*\{?\s*\\circ\s*\}?|\\circ\b)"
+DEGREES = re.compile(rf"(?<!\d)(\d+(?:\.\d+)?)\s*{DEGREE}")
+TEMPERATURE = re.compile(rf"{DEGREE}\s*(?:\\text\s*\{{\s*([CF])\s*\}}|([CF]))\s*$")
 SCIENTIFIC = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([-+]?\d+)(?!\w)")
 CURRENCY = re.compile(r"\\?\$|\\(?:pounds|euro|textdollar)\b")
 LONGEST = 20_000  # characters of an answer; more is no answer, and slow to read
@@ -107,17 +113,20 @@ def normalised(text: str) -> str:
         raise ValueError(f"an answer of more than {LONGEST} characters")
     text = GROUPING.sub("", without_unicode(text))
     text = re.sub(r"(?<!\\)\\[()\[\]]", "", CURRENCY.sub("", text))
-    text = re.sub(r"\\(?:hspace|vspace|phantom|hphantom)\*?\{[^{}]*\}", " ", text)
-    text = re.sub(FONTS, "", text)
-    text = COMMAND.sub(spelling, text)
+    text = re.sub(r"\\(?:hspace|vspace|phantom|hphantom|textcolor|color)\*?\{[^{}]*\}", " ", text)
+    text = re.sub(FONTS, "", angle_brackets(text))
+    text = COMMAND.sub(spelling, DOTTED.sub(r"\\overline{\1\2\3}", text))
+    text = re.sub(r"(\\[a-zA-Z]+)(?=\d)", r"\1 ", text)  # \pm5: where a command ends is plain from here on
     text = re.sub(r"(?<!\\)(?:\\[,;:! >]|~)", " ", text)
     text = re.sub(r"\\mathbb\s*([A-Z])", r"\\mathbb{\1}", text)
     text = re.sub(r"\{\s*([^{}]+?)\s*\\choose\s*([^{}]+?)\s*\}", r"\\binom{\1}{\2}", text)
-    text = plain_letters(plain_words(text))
+    text = plain_letters(plain_words(without_text(text)))
     text = ORDINAL.sub("", with_braces(text))
     if TRIGONOMETRY.search(text):  # elsewhere a degree is a unit
         text = DEGREES.sub(r"(\1\\cdot \\frac{\\pi}{180})", text)
-    text = re.sub(r"\^\s*\{?\s*\\circ\s*\}?|\\circ\b|\\?%", " ", text)
+    text = TEMPERATURE.sub(lambda found: rf"\text{{{'celsius' if 'C' in found.group() else 'fahrenheit'}}}", text)
+    text = re.sub(rf"{DEGREE}|\\?%", " ", text)
+    text = GOING_ON.sub(lambda found: rf"{found[1]}\overline{{{found[2] or found[3]}}}", text)
     text = REPEATING.sub(repeating, text)
     text = grouped_digits(text.strip().rstrip(".,;:\\ \n"))
     text = SCIENTIFIC.sub(r"(\1\\cdot 10^{\2})", text)
@@ -149,15 +158,35 @@ def spelling(command: re.Match[str]) -> str:
     return new if new[:1] in ("", "|", "^") else f"\\{new}"
 
 
+def angle_brackets(text: str) -> str:
+    r"""\left<1,2\right> and <1,2> with \langle and \rangle."""
+    text = re.sub(r"\\left\s*<", r"\\langle ", re.sub(r"\\right\s*>", r"\\rangle ", text))
+    return re.sub(r"^\s*<([^<>=]*,[^<>=]*)>[\s.]*$", r"\\langle \1\\rangle ", text)
+
+
+def without_text(text: str) -> str:
+    r"""\text{7 pens} as 7 pens, and \text{A, B and C} word by word."""
+    whole = re.fullmatch(r"\s*\\text\s*\{([^{}]*)\}[\s.]*", text)
+    if whole is None:
+        return text
+    if re.search(r"\d", whole[1]):
+        return whole[1]
+    words = [word for word in re.split(r"\s*,\s*(?:(?:and|or)\s+)?|\s+(?:and|or)\s+", whole[1].strip()) if word]
+    return ", ".join(rf"\text{{{word}}}" for word in words) if len(words) > 1 else text
+
+
 def plain_words(text: str) -> str:
     """Words and signs of plain text as LaTeX: sqrt(2), 2*x, x**2, pi, infinity, <=, ^(1/2), 5 percent."""
-    text = re.sub(r"\\text\s*\{([a-zA-Z])\}", r"\1", text)  # \mathrm{e}
+    text = re.sub(r"\\text\s*\{\s*cis\s*\}", r"\\cis ", text)
+    text = re.sub(r"(?<![\d}])(?<![\d}] )\\text\s*\{([a-zA-Z])\}", r"\1", text)  # \mathrm{e}
+    text = re.sub(rf"\\text\s*\{{([^\W\d_{UNIT_LETTERS}])\}}", r"\1", text)
     text = re.sub(r"\\text\s*\{\s*\}", "", text)
     text = re.sub(
         r"\\text\s*\{\s*(?:percent|percentage|pct|degrees?)\s*\}|\b(?:percentage|percent|pct|degrees?)\b", "", text
     )
     text = text.replace("**", "^").replace("<=", r"\le ").replace(">=", r"\ge ").replace("!=", r"\ne ")
-    text = text.replace("...", r"\ldots ").replace("~=", r"\approx ").replace("*", r"\cdot ")
+    text = text.replace("...", r"\ldots ").replace("~=", r"\approx ").replace("*", r"\cdot ").replace("+/-", r"\pm ")
+    text = re.sub(r"(?<=[)\]])\s*U\s*(?=[(\[])", r"\\cup ", text)
     text = re.sub(rf"(?<![\\a-zA-Z])({'|'.join(FUNCTIONS)})(?=\s*[({{\d\[_]|\s+[a-z]\b)", r"\\\1", text)
     text = re.sub(r"(?<![\\a-zA-Z{])(?:infinity|inf)(?![a-zA-Z])", r"\\infty", text)
     text = re.sub(r"(?<![\\a-zA-Z])(pi)(?![a-zA-Z])", r"\\pi ", text)
@@ -199,7 +228,7 @@ def with_braces(text: str) -> str:
     r"""Arguments in braces: \frac12 and \frac 1 2 and \frac1{2} as \frac{1}{2}."""
     parts: list[str] = []
     end = 0
-    for command in re.finditer(r"\\(frac|binom|sqrt|overline)(?![a-zA-Z])", text):
+    for command in re.finditer(rf"\\({'|'.join(ARGUMENTS)})(?![a-zA-Z])", text):
         if command.start() < end:
             continue
         parts.append(text[end : command.start()])

@@ -47,8 +47,9 @@ def same_value(one: sympy.Basic, other: sympy.Basic) -> bool:
     names = symbol_names(one) | symbol_names(other)
     if names:
         return all_points(names, lambda point, digits: same_at(one, other, point, digits))
-    if is_huge(one) != is_huge(other):
-        return False if is_small(other if is_huge(one) else one) else refuse_huge()
+    huge = [is_huge(tree) and not tree.is_Rational for tree in (one, other)]  # what is written out is no effort
+    if huge[0] != huge[1]:
+        return False if is_small(other if huge[0] else one) else refuse_huge()
     return all(same_at(one, other, {}, digits) is True for digits in DIGITS)
 
 
