@@ -31,23 +31,42 @@ def accuracy_table(
     that the budget ended before the model did. Samples of a problem are averaged first.
     Raises ValueError for an ambiguous choice of records (see analysis.frames) or a problem without some budget.
     """
+    chosen = select_cells(records, clock=clock, policy=policy)
+    first = chosen[0][1].iloc[0]
+    table = pd.concat([_curve(rows, *place, seed) for place, rows in chosen], ignore_index=True)
+    return table.assign(clock=first["clock"], policy=first["policy"])
+
+
+def select_cells(
+    records: pd.DataFrame, *, clock: Clock | None, policy: Policy | None
+) -> list[tuple[tuple[str, float], pd.DataFrame]]:
+    """The records of one clock and policy by arm and temperature, never empty.
+
+    Raises ValueError for an ambiguous choice of records (see analysis.frames).
+    """
     chosen = select(records, clock=clock, policy=policy)
     require_one_identity(chosen)
-    parts = [_curve(rows, arm, temperature, seed) for (arm, temperature), rows in _cells(chosen)]
-    table = pd.concat(parts, ignore_index=True)
-    return table.assign(clock=chosen["clock"].iloc[0], policy=chosen["policy"].iloc[0])
+    return list(chosen.groupby(["arm", "temperature"], sort=False))
 
 
-def _cells(records: pd.DataFrame) -> list[tuple[tuple[str, float], pd.DataFrame]]:
-    return list(records.groupby(["arm", "temperature"], sort=False))
+def solved_shares(rows: pd.DataFrame, arm: str) -> pd.DataFrame:
+    """Share of right answers by problem (rows) and budget (columns), over a problem's samples.
 
-
-def _curve(rows: pd.DataFrame, arm: str, temperature: float, seed: int) -> pd.DataFrame:
-    shares = rows.pivot_table(index="problem_id", columns="budget_seconds", values=["correct", "cut"], aggfunc="mean")
-    correct, cut = shares["correct"], shares["cut"]
+    Raises ValueError for a problem without some budget.
+    """
+    correct = _problem_means(rows, "correct")
     if correct.isna().to_numpy().any():
         lacking = correct.index[correct.isna().any(axis=1)][0]
         raise ValueError(f"arm {arm!r}: problem {lacking!r} has no record at some budget; grade the study again")
+    return correct
+
+
+def _problem_means(rows: pd.DataFrame, column: str) -> pd.DataFrame:
+    return rows.pivot_table(index="problem_id", columns="budget_seconds", values=column, aggfunc="mean")
+
+
+def _curve(rows: pd.DataFrame, arm: str, temperature: float, seed: int) -> pd.DataFrame:
+    correct = solved_shares(rows, arm)
     # Equal seeds: arms with the same problems see the same resamples.
     curve = mean_curve(correct.to_numpy(), np.random.default_rng(seed))
     return pd.DataFrame(
@@ -60,7 +79,7 @@ def _curve(rows: pd.DataFrame, arm: str, temperature: float, seed: int) -> pd.Da
             "high": [point.high for point in curve],
             "n": len(correct),
             "samples": len(rows) / correct.size,
-            "share_cut": cut.mean(axis=0).to_numpy(),
+            "share_cut": _problem_means(rows, "cut").mean(axis=0).to_numpy(),
         }
     )
 

@@ -27,8 +27,11 @@ class Report:
 def draw_report(study: Study, graded: Graded, policy: Policy, folder: Path) -> Report:
     """Draw one figure a cut-off policy, `accuracy` by the headline's policy, and write the headline table."""
     from analysis.accuracy import draw_accuracy
+    from analysis.differences import difference_table, write_differences
     from analysis.frames import generations_frame, records_frame
-    from analysis.headline import as_text, headline, write_headline
+    from analysis.headline import headline
+    from analysis.headline_text import as_text, write_headline
+    from analysis.passes import pass_table, write_passes
 
     records = records_frame(read_records(folder / RECORDS_FILE))
     arms = [arm.name for arm in study.arms]
@@ -47,4 +50,9 @@ def draw_report(study: Study, graded: Graded, policy: Policy, folder: Path) -> R
         arms=arms,
     )
     text = f"{warning}\n\n{as_text(table)}" if warning else as_text(table)
-    return Report(headline=text, figure=files[0], files=(*files, *write_headline(table, figures)))
+    files += write_headline(table, figures)
+    files += write_differences(
+        difference_table(records, baseline=study.baseline, clock=study.clock, policy=policy), figures
+    )
+    files += write_passes(pass_table(records, clock=study.clock, policy=policy), figures)
+    return Report(headline=text, figure=files[0], files=tuple(files))

@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 
 from analysis import style
 from analysis.accuracy import accuracy_table, draw_accuracy, percent_limits
+from analysis.differences import difference_table, write_differences
 from analysis.frames import generations_frame, records_frame, select
-from analysis.headline import as_markdown, as_text, cells, headline, write_headline
+from analysis.headline import headline
+from analysis.headline_text import as_markdown, as_text, cells, write_headline
 from analysis.layout import spread
+from analysis.passes import pass_table, write_passes
 from analysis.style import sparse_labels
 from results.records import Completion, FinishReason, Generation, Record, Round
 
@@ -189,6 +192,54 @@ def test_the_headline_holds_the_accuracy_at_its_budgets(generations: pd.DataFram
 
     assert table["accuracy_1s"].tolist() == [0, 0]
     assert table["accuracy_5s"].tolist() == [0.5, 0.25]
+
+
+def test_the_headline_holds_what_an_arm_has_over_the_baseline(generations: pd.DataFrame, records: pd.DataFrame) -> None:
+    table = headline(generations, records, baseline="vanilla")
+
+    assert table["difference_5s"].isna().tolist() == [True, False]
+    assert of_arm(table, "diffusion")["difference_5s"] == -0.25
+    assert [row["gain at 5 s"][:6] for row in cells(table)] == ["-", "-25.0%"]
+
+
+def test_the_headline_holds_the_chance_of_several_samples(generations: pd.DataFrame, records: pd.DataFrame) -> None:
+    table = headline(generations, records, baseline="vanilla")
+
+    assert of_arm(table, "diffusion")[["pass_at_1", "pass_at_2"]].tolist() == [0.25, 0.5]
+    assert "pass@2" in as_text(table)
+    assert "pass@2" not in as_text(headline(generations, records[records["sample"] == 0], baseline="vanilla"))
+
+
+def test_a_difference_is_paired_by_problem(records: pd.DataFrame) -> None:
+    more = [record("diffusion", "c", budget, correct=True) for budget in (1.0, 5.0)]
+
+    table = difference_table(pd.concat([records, records_frame(more)]), baseline="vanilla")
+
+    assert table["difference"].tolist() == [0, (0.5 - 1) / 2]
+    assert table[["low", "high"]].to_numpy().tolist() == [[0, 0], [-1, 0.5]]
+    assert set(table["n"]) == {2}
+
+
+def test_arms_without_a_problem_in_common_have_no_difference(records: pd.DataFrame, tmp_path: Path) -> None:
+    apart = records[(records["arm"] == "vanilla") == (records["problem_id"] == "a")]
+
+    table = difference_table(apart, baseline="vanilla")
+
+    assert table.empty
+    assert write_differences(table, tmp_path) == []
+
+
+def test_the_chance_of_several_samples_is_there_for_every_budget(records: pd.DataFrame, tmp_path: Path) -> None:
+    table = pass_table(records)
+
+    assert set(table["arm"]) == {"diffusion"}
+    assert table[["budget_seconds", "k", "pass_at_k"]].to_numpy().tolist() == [
+        [1, 1, 0],
+        [1, 2, 0],
+        [5, 1, 0.25],
+        [5, 2, 0.5],
+    ]
+    assert write_passes(table, tmp_path) == [tmp_path / "pass_at_k.csv"]
 
 
 def test_a_budget_that_was_not_graded_is_refused(generations: pd.DataFrame, records: pd.DataFrame) -> None:
