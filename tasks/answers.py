@@ -27,7 +27,7 @@ CHAT_END = re.compile(r"<\|[a-z_]+\|>.*", re.DOTALL)
 # 'The final answer is: **', 'Answer:', 'Answer $', and 'A:' or '####' at the start of the last line: the answer
 # follows, up to the end of the sentence or line.
 PHRASE = re.compile(
-    r"(?i:\banswer\b)(?:[^.:\n]{0,40}?\bis\b:?|[\s*]*[:=]|\s*(?=\$|\\\())[\s*]*|^(?:A:|####)[ \t]*(?=.+\Z)",
+    r"(?i:\banswer\b)(?:[^.:?!\n]{0,40}?\bis\b:?|[\s*]*[:=]|\s*(?=\$|\\\())[\s*]*|^(?:A:|####)[ \t]*(?=.+\Z)",
     re.MULTILINE,
 )
 LONGEST = 2000  # characters of an answer given in a phrase

@@ -22,7 +22,7 @@ ANSWER_MARK = (
 )
 CHOICE_MARK = (
     r"\b(?:(?:final|correct|my|best)\s+(?:option|choice)(?:\s+is|:)|(?:hence|therefore|thus),?\s+(?:option|choice)"
-    r"|I(?:'ll|\s+will|\s+would)?\s+(?:choose|chose|pick|select|go\s+with)(?:\s+option)?|settled?\s+(?:on|for))\s*"
+    r"|I(?:'ll|'d|\s+will|\s+would)?\s+(?:choose|chose|pick|select|go\s+with)(?:\s+option)?|settled?\s+(?:on|for))\s*"
 )
 # Possessive quantifiers (+ at the end), so that a match cannot give a bracket back and overlook a second letter.
 LETTER = r"[(\[\"'$*_（]{0,6}+(?P<letter>[{letters}])(?![\w\x27\u2019]|-\w)[)\]\"'$*_）]{0,6}+"
@@ -33,7 +33,7 @@ ARTICLE = re.compile(r"A +(?!(?:is|because|since|as|for|by|due|but|and|given|wit
 CALLED_RIGHT = r"(?<![\w/])(?<!or )(?<!and )(?<!nor )(?:[Oo]ption )?{one}\s+is\s+(?:the\s+)?(?:correct|right|best)\b"
 # 'D. it cannot be A', 'B。', 'B不是 A' at the start of a reply, unless the reply lists several options that way.
 LEADING = r"\s*[:：]?\s*(?P<letter>[{letters}])(?:[.)]\s+(?=\S)|[。：，、]|(?=[\u4e00-\u9fff]))"
-LISTED = r"(?m)^\s*[(*]*[{letters}][.):]"
+LISTED = r"(?m)(?:^\s*|[.;]\s+)[(*]*[{letters}][.):]"
 
 
 def final_letter(response: str, letters: str = "ABCD", options: Mapping[str, str] | None = None) -> str | None:
@@ -43,7 +43,7 @@ def final_letter(response: str, letters: str = "ABCD", options: Mapping[str, str
     options: the text under each letter, where a reply may give that instead of the letter
     """
     search = LetterSearch(letters, options or {})
-    plainer = unicodedata.normalize("NFKC", response).translate(LOOK_ALIKES)
+    plainer = TEXT_MACRO.sub(r"\1", unicodedata.normalize("NFKC", response).translate(LOOK_ALIKES))
     return first_found(plainer, search.find)
 
 
@@ -105,8 +105,12 @@ class LetterSearch:
 
     def alone(self, text: str) -> str | None:
         """The letter that a reply is, or begins with."""
-        if whole := self._letter.fullmatch(text.lstrip(":").strip().rstrip(".")):
-            return whole["letter"]
+        bare = text.lstrip(":").strip().rstrip(".")
+        if whole := self._letter.fullmatch(bare) or self._lower.fullmatch(bare):
+            return whole["letter"].upper()
+        letter, _, said = bare.partition(":")
+        if self._texts.get(plain_text(said)) == letter:  # else 'A:' may say that an answer comes
+            return letter
         leading = self._leading.match(text)
         return leading["letter"] if leading and len(self._listed.findall(text)) <= 1 else None
 

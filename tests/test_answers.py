@@ -86,7 +86,10 @@ def test_boxes_and_phrases_in_several_parts_or_cut_off(response: str, answer: st
     assert final_answer(response) == answer
 
 
-@pytest.mark.parametrize("response", ["", "It is 42.", "The answer is", "Answer:\n", r"final answer: \boxed{}"])
+@pytest.mark.parametrize(
+    "response",
+    ["", "It is 42.", "The answer is", "Answer:\n", r"final answer: \boxed{}", "What is the answer? It is unclear."],
+)
 def test_no_answer_is_none(response: str) -> None:
     assert final_answer(response) is None
 
@@ -113,6 +116,11 @@ def test_no_answer_is_none(response: str) -> None:
         ("D. It cannot be A or B", "D"),
         ("Option C is correct.", "C"),
         ("I would choose option D", "D"),
+        ("I'd go with D.", "D"),
+        (r"The answer is $\mathbf{C}$.", "C"),
+        (r"Therefore the answer is $\textbf{(C)}$", "C"),
+        ("(b)", "B"),
+        ("b.", "B"),
     ],
 )
 def test_the_chosen_letter_is_found(response: str, letter: str) -> None:
@@ -137,6 +145,7 @@ def test_the_chosen_letter_is_found(response: str, letter: str) -> None:
         "The answer is a number.",
         "Either B or D is correct.",
         "A. is too small\nB. is too large\nso we go on",
+        "A. It is too small. B. It is too large.",
         "I cannot answer that, sorry.",
     ],
 )
@@ -150,6 +159,8 @@ def test_an_unclear_choice_is_no_letter(response: str) -> None:
         (r"\boxed{3.2\text{ eV}}", "B"),
         ("**Answer:** 3.2 eV.", "B"),
         ("none of these", "C"),
+        ("B: 3.2 eV", "B"),
+        ("A: we start with 3.2 eV", None),
         (r"\boxed{3.3\text{ eV}}", None),
         ("It is not 3.2 eV, so it may be something else.", None),
     ],
