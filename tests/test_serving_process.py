@@ -73,6 +73,25 @@ def test_a_server_that_does_not_listen_to_reason_is_killed(tmp_path: Path, monke
     assert guard.members(server.pid) == []
 
 
+def test_a_guard_that_is_stopped_for_a_while_loses_no_patience() -> None:
+    code = """
+        import time
+        from engines.serving import guard
+        began = time.monotonic()
+        guard.holds(lambda: print("waiting", flush=True), 1.0)
+        print(time.monotonic() - began)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as waiting:
+        assert waiting.stdout is not None
+        waiting.stdout.readline()
+        waiting.send_signal(signal.SIGSTOP)
+        time.sleep(1.5)
+        waiting.send_signal(signal.SIGCONT)
+
+        assert float(waiting.stdout.readlines()[-1]) > 2
+
+
 def test_children_of_a_server_that_crashes_are_ended(tmp_path: Path) -> None:
     server = start(tmp_path, SERVER.format(how="os._exit(3)"))
     session = session_of(server)

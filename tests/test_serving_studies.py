@@ -234,12 +234,24 @@ def test_a_doctor_does_not_know_everything() -> None:
 def test_what_cannot_be_served_is_one_line(
     arguments: list[object], complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engines.sglang_engine.missing_server", lambda: None)
-    monkeypatch.setattr("engines.sglang_engine.missing_plugin", lambda: None)
+    monkeypatch.setattr("engines.serving.presence.missing_server", lambda: None)
+    monkeypatch.setattr("engines.serving.presence.missing_plugin", lambda: None)
     if "--port" in arguments:
         monkeypatch.setattr("engines.serving.process.socket.socket.bind", refuse_port)
 
-    assert_one_line(streak("serve", *arguments), complaint)
+    assert_refused_first(streak("serve", *arguments), complaint)
+
+
+def test_nothing_is_served_without_sglang(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engines.serving.presence.missing_server", lambda: "package sglang is not installed")
+
+    assert_refused_first(streak("serve"), "study 'serve', [arm.specdiff2]: package sglang is not installed")
+
+
+def assert_refused_first(result: Result, complaint: str) -> None:
+    """One line, and nothing before it that says otherwise."""
+    assert_one_line(result, complaint)
+    assert result.stdout == ""
 
 
 def refuse_port(*_: object) -> None:

@@ -19,7 +19,6 @@ from engines.serving import guard
 LOOPBACK = "127.0.0.1"
 START_SECONDS = 1800.0
 """A server's patience with itself: large models are read from disks of any kind."""
-CLOSE_SECONDS = 2 * guard.PATIENCE_SECONDS + 5
 ERROR_LINE = re.compile(r"^(\w+\.)*\w*(Error|Exception|Exit)\b.*:|: error: ")
 CRASH = "crashed with exit code"
 HARMLESS = "/freeze_gc"
@@ -97,9 +96,7 @@ class ServerProcess:
             with suppress(BrokenPipeError):
                 self._guard.stdin.write(b"\n")
                 self._guard.stdin.close()
-        if self.wait(CLOSE_SECONDS) is None:
-            self._guard.kill()
-            self._guard.wait()
+        self._guard.wait()  # its patience is limited; without it, nobody would end what is left
 
 
 def wait_until(ready: Callable[[], bool], server: ServerProcess, seconds: float = START_SECONDS) -> None:

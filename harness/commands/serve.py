@@ -5,9 +5,11 @@ from typing import Any
 
 import typer
 
+from engines.serving.process import LOOPBACK, refuse_used_port
 from harness import catalog
 from harness.arms import Arm
 from harness.commands.exits import BAD_INPUT, plain_errors
+from harness.doctor import missing_for
 from harness.study import Study, read_study
 
 SERVE_STUDY = Path(__file__).parents[1] / "serve.toml"
@@ -19,6 +21,10 @@ def serve(study_path: Path | None, name: str | None, port: int, concurrency: int
     with plain_errors():
         study = read_study(study_path or SERVE_STUDY)
         arm = pick_arm(study, name)
+        missing = missing_for(study, arm)
+        if missing:
+            raise ValueError(f"study {study.name!r}, [arm.{arm.name}]: {missing}")
+        refuse_used_port(LOOPBACK, port)
         settings = study.engine_settings(arm) | {"port": port, "concurrency": concurrency, "log": log}
         typer.echo(f"starting {arm.name} of {study.title!r}: model {study.model}; Ctrl-C ends it")
         try:
