@@ -133,17 +133,19 @@ class DiffusionDrafter:
             window_mask(len(row) - width, width, before, cache.dtype) for row, before in zip(ids, known, strict=True)
         ]
         mask = masks[0] if len(texts) == 1 else stack_masks(masks, cache.end + rows)
-        hidden: Tensor = self.decoder(padded, positions, mask, cache)
+        skip = int(lengths.min()) - self.window
+        hidden: Tensor = self.decoder(padded, positions, mask, cache, skip=skip)
         for lane, row in enumerate(ids):
             cache.lengths[lane] += len(row) - width
         if len(ids) == 1:
-            return hidden[:, -self.window :]
-        wanted = lengths[:, None] + torch.arange(-self.window, 0)
+            return hidden
+        wanted = lengths[:, None] - skip + torch.arange(-self.window, 0)
         return torch.take_along_dim(hidden, wanted[..., None], dim=1)
 
     def forward_all(self, ids: list[int]) -> Tensor:
         """The same for one text without a cache, [G, hidden]."""
-        hidden: Tensor = self.decoder(torch.tensor([ids]), torch.arange(len(ids)))[0, -self.window :]
+        rows = len(ids)
+        hidden: Tensor = self.decoder(torch.tensor([ids]), torch.arange(rows), skip=rows - self.window)[0]
         return hidden
 
 
