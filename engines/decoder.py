@@ -30,9 +30,22 @@ class DecoderLayer(nn.Module):
         self.down = nn.Linear(c.intermediate_size, c.hidden_size, bias=False)
 
     def forward(
-        self, x: Tensor, rotary: tuple[Tensor, Tensor], mask: Tensor | None, cache: KVCache | None, index: int
+        self,
+        x: Tensor,
+        rotary: tuple[Tensor, Tensor],
+        mask: Tensor | None,
+        cache: KVCache | None,
+        index: int,
+        *,
+        skip: int = 0,
     ) -> Tensor:
-        """x: [B, T, hidden]; mask: additive, broadcast to [B, H, T, S], or None where every row sees every key."""
+        """Keys and values of all rows, the rest for those behind the first `skip`.
+
+        Shapes:
+            x:       [B, T, hidden]
+            mask:    additive, broadcast to [B, H, T, S], or None where every row sees every key
+            returns: [B, T - skip, hidden]
+        """
         c = self.config
         batch, rows, _ = x.shape
         heads, kv_heads = c.num_attention_heads, c.num_key_value_heads
@@ -42,8 +55,10 @@ class DecoderLayer(nn.Module):
         if cache is not None:
             k, v = cache.extend(index, k, v)
             q = q.to(cache.dtype)
+        if skip:
+            x, q, mask = x[:, skip:], q[:, :, skip:], None if mask is None else mask[..., skip:, :]
         attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=heads != kv_heads)
-        x = x + self.out(attended.to(x.dtype).transpose(1, 2).reshape(batch, rows, heads * c.head_dim))
+        x = x + self.out(attended.to(x.dtype).transpose(1, 2).reshape(batch, rows - skip, heads * c.head_dim))
         gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, dim=-1)
         added: Tensor = x + self.down(F.silu(gate) * up)
         return added
@@ -69,21 +84,31 @@ class Decoder(nn.Module):
         self.register_buffer("sin", sin, persistent=False)
 
     def forward(
-        self, ids: Tensor, positions: Tensor, mask: Tensor | None = None, cache: KVCache | None = None
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        mask: Tensor | None = None,
+        cache: KVCache | None = None,
+        *,
+        skip: int = 0,
     ) -> Tensor:
-        """Hidden states of the given rows after the last norm.
+        """Hidden states of the given rows after the last norm, but for the first `skip` rows.
+
+        Of these the last layer makes keys and values alone: where they are only read for the cache, that is all they
+        are needed for.
 
         Shapes:
             ids, positions: [B, T]; positions may be [T] when all rows of the batch share them
             mask:           additive, broadcast to [B, H, T, S] with S = cache.end + T; None: all rows see all keys
-            returns:        [B, T, hidden]
+            returns:        [B, T - skip, hidden]
         """
         x = self.embed(ids)
         cos, sin = self.cos[positions].to(x.dtype), self.sin[positions].to(x.dtype)
         if positions.dim() == 2:
             cos, sin = cos[:, None], sin[:, None]
+        last = len(self.layers) - 1
         for index, layer in enumerate(self.layers):
-            x = layer(x, (cos, sin), mask, cache, index)
+            x = layer(x, (cos, sin), mask, cache, index, skip=skip if index == last else 0)
         normed: Tensor = self.norm(x)
         return normed
 
@@ -108,9 +133,10 @@ def causal_mask(rows: int, dtype: torch.dtype = torch.float32, *, before: int = 
 
 
 def prefill(decoder: Decoder, cache: KVCache, lane: int, prompt: list[int]) -> Tensor:
-    """Read a prompt into an empty lane; hidden states of its tokens: [len(prompt), hidden]."""
+    """Read a prompt into an empty lane; the hidden state of its last token: [1, hidden]."""
     cache.active, rows = range(lane, lane + 1), len(prompt)
-    hidden: Tensor = decoder(torch.tensor([prompt]), torch.arange(rows), causal_mask(rows, cache.dtype), cache)[0]
+    ids, mask = torch.tensor([prompt]), causal_mask(rows, cache.dtype)
+    hidden: Tensor = decoder(ids, torch.arange(rows), mask, cache, skip=rows - 1)[0]
     cache.commit(rows)
     return hidden
 

@@ -36,8 +36,7 @@ class Decoding:
     def admit(self, live: Live) -> None:
         """Prefill: fill the sequence's lane with its prompt, and keep its first token."""
         self.cache.lengths[live.lane] = 0
-        hidden = prefill(self.target, self.cache, live.lane, live.prompt)
-        scores = self.target.logits(hidden[-1:]).float()
+        scores = self.target.logits(prefill(self.target, self.cache, live.lane, live.prompt)).float()
         verdict = self.judge(live, NOTHING, scores)
         if verdict is None:
             return

@@ -101,6 +101,18 @@ def test_a_committed_path_leaves_the_cache_as_if_only_its_rows_had_been_seen() -
     assert torch.allclose(after_tree[0, -1], decoder(path, torch.arange(8), causal(8))[0, -1], atol=1e-4)
 
 
+@torch.inference_mode()
+def test_skipped_rows_are_cached_and_change_no_other() -> None:
+    decoder, ids = sharpened(TINY, 0), torch.randint(0, 500, (1, 12), generator=torch.Generator().manual_seed(0))
+    whole, short = KVCache(TINY, 1, 32), KVCache(TINY, 1, 32)
+
+    every = decoder(ids, torch.arange(12), causal(12), whole)
+    wanted = decoder(ids, torch.arange(12), causal(12), short, skip=9)
+
+    assert torch.allclose(wanted, every[:, 9:], atol=1e-5)
+    assert torch.allclose(short.store, whole.store, atol=1e-5)
+
+
 def test_an_unsupported_architecture_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
 

@@ -116,8 +116,8 @@ class DiffusionDrafter:
         if self.config.prefix == "causal":
             hidden = self.forward_cached(texts, window)
         else:
-            rows = [self.forward_all(text + row) for text, row in zip(texts, window, strict=True)]
-            hidden = torch.stack([row[-self.window :] for row in rows])
+            rows = zip(texts, window, strict=True)
+            hidden = torch.stack([self.forward_all(text + row, self.window) for text, row in rows])
         return self.read(hidden)
 
     def read(self, hidden: Tensor) -> Tensor:
@@ -138,7 +138,8 @@ class DiffusionDrafter:
         if self.config.prefix == "causal":
             hidden = self.forward_paths(lane, text[-1], [(path, masks[len(path) :]) for path in paths])
         else:
-            hidden = [self.forward_all([*text, *path, *masks[len(path) :]]) for path in paths]
+            texts = [[*text, *path, *masks[len(path) :]] for path in paths]
+            hidden = [self.forward_all(each, self.window - len(path)) for each, path in zip(texts, paths, strict=True)]
         return {path: self.read(rows[len(path) - self.window :]) for path, rows in zip(paths, hidden, strict=True)}
 
     def forward_paths(self, lane: int, bonus: int, windows: Sequence[tuple[Path, list[int]]]) -> list[Tensor]:
@@ -175,17 +176,19 @@ class DiffusionDrafter:
             window_mask(len(row) - width, width, before, cache.dtype) for row, before in zip(ids, known, strict=True)
         ]
         mask = masks[0] if len(texts) == 1 else stack_masks(masks, cache.end + rows)
-        hidden: Tensor = self.decoder(padded, positions, mask, cache)
+        skip = int(lengths.min()) - self.window
+        hidden: Tensor = self.decoder(padded, positions, mask, cache, skip=skip)
         for lane, row in enumerate(ids):
             cache.lengths[lane] += len(row) - width
         if len(ids) == 1:
-            return hidden[:, -self.window :]
-        wanted = lengths[:, None] + torch.arange(-self.window, 0)
+            return hidden
+        wanted = lengths[:, None] - skip + torch.arange(-self.window, 0)
         return torch.take_along_dim(hidden, wanted[..., None], dim=1)
 
-    def forward_all(self, ids: list[int]) -> Tensor:
-        """Hidden states of a text without a cache, [len(ids), hidden]."""
-        hidden: Tensor = self.decoder(torch.tensor([ids]), torch.arange(len(ids)))[0]
+    def forward_all(self, ids: list[int], places: int) -> Tensor:
+        """Hidden states that predict the last `places` places of a text, without a cache: [places, hidden]."""
+        rows = len(ids)
+        hidden: Tensor = self.decoder(torch.tensor([ids]), torch.arange(rows), skip=rows - places)[0]
         return hidden
 
 
