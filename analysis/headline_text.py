@@ -102,7 +102,7 @@ def notes(table: pd.DataFrame) -> dict[str, str]:
         clock, policy = graded["accuracy_clock"], graded["accuracy_policy"]
         how = f"Clock {clock}; cut-off policy {policy}; [95 % interval over problems]."
         texts["Accuracy"] = how
-        texts[f"Accuracy over {baseline}"] = f"Difference on the same problems, paired. {how}"
+        texts[f"Accuracy over {baseline}"] = f"Difference in points on the same problems, paired. {how}"
         texts["pass@k"] = f"Chance that one of k answers is right, at the largest budget. {how}"
     return texts
 

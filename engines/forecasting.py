@@ -10,11 +10,14 @@ from pathlib import Path
 import torch
 
 from engines.chat import ChatTokenizer
-from engines.checkpoints import load_decoder, read_config
+from engines.checkpoints import load_decoder, read_config, read_drafter_config
+from engines.compute import network_of
 from engines.contract import NumberFormat
 from engines.drafters.loading import Host, open_drafter
 from engines.forecast import RecordedText, own_log_probs, play, refuse_unplayable
+from engines.models import resolve_model
 from engines.speculation import Speculation
+from results.costs import round_flops
 from results.records import Round
 
 DTYPES: dict[NumberFormat, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -47,3 +50,28 @@ def forecast_rounds(
         target = load_decoder(verifier, torch.float32)
         texts = [replace(text, log_p=own_log_probs(target, text)) for text in texts]
     return play(drafter, speculation, texts, shape.vocab_size)
+
+
+def flops_ratio(verifier: Path, speculation: Speculation, rounds: Sequence[Sequence[Round]], *, context: int) -> float:
+    """FLOPs of a kept token over those of a plainly decoded one, the prompts left out.
+
+    Args:
+        speculation: with one diffusion drafter
+        rounds: of each text, the first one being its prefill
+        context: mean number of tokens before a round
+    """
+    (name,) = speculation.drafters
+    folder, whole = resolve_model(name), [each for own in rounds for each in own[1:]]
+    target, drafter = (network_of(read_config(each)[0]) for each in (verifier, folder))
+    config, kept = read_drafter_config(folder), sum(each.kept for each in whole)
+    window = 1 + int(speculation.window) - config.logits_shift
+    cached = speculation.prefix_cache and config.prefix == "causal"
+    read = kept if cached else len(whole) * speculation.steps * context
+    spent = round_flops(
+        target,
+        len(whole) + sum(each.drafted for each in whole),
+        drafter,
+        read + len(whole) * speculation.steps * window,
+        context=context,
+    )
+    return spent / (kept * round_flops(target, 1, context=context))

@@ -2,20 +2,28 @@
 
 import json
 import random
+import time
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
-from engines.contract import Request
+from engines.contract import BareForwards, Request
+from engines.decoding import Decoding
+from engines.drafters.contract import Draft
 from engines.forecast import RecordedText
-from engines.forecasting import forecast_rounds
+from engines.forecasting import flops_ratio, forecast_rounds
+from engines.live import Live
 from engines.reference import ReferenceEngine
 from engines.sampling import Sampling
 from engines.speculation import Speculation
+from engines.speculative.verification import Verdict
 from harness.cli import app
+from harness.forecast import Asked, Forecast, StepTimes, forecasts
 from results.acceptance import acceptance
 from results.records import Round
+from tasks.contract import Problem
 from tiny_models import write_drafter, write_model
 
 WORDS = ("Mia", "has", "42", "coins", "finds", "17", "step", "by", "answer", "work")
@@ -144,7 +152,73 @@ def test_the_command_holds_the_forecast_against_the_engine(models: tuple[Path, P
     found = json.loads(out.read_text())["forecasts"]
     assert [each["temperature"] for each in found] == [0.0, 1.0]
     assert all(each["tau"] == each["measured"]["tau"] for each in found)
-    assert all(each["speedup"] > 0 and each["limit"] > 0 for each in found)
+    assert all(each["speedup"] > 0 and each["limit"] > 0 and each["flops_ratio"] > 0 for each in found)
+
+
+def test_a_speed_up_is_the_kept_tokens_by_the_seconds_of_whole_steps_and_rounds() -> None:
+    rounds = [Round(seconds=0.0, kept=1, chars=0), Round(seconds=0.0, kept=6, chars=0, drafted=8, accepted=5)]
+    forwards = BareForwards(draft_seconds=0.001, verify_seconds=0.001)
+    times = StepTimes(step_seconds=0.002, round_seconds=0.004, bare_step_seconds=0.001, forwards=forwards)
+
+    forecast = Forecast(
+        temperature=0.0, acceptance=acceptance([rounds], 8), times=times, flops_ratio=2.0, measured=None
+    )
+
+    assert forecast.speedup == pytest.approx(6 * 0.002 / 0.004)
+    assert forecast.limit == pytest.approx(6 * 0.001 / 0.002)
+
+
+def test_what_a_round_takes_beside_its_forwards_is_in_the_forecast(
+    models: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bookkeeping of a draft takes 50 ms here, many times its forwards."""
+    verifier, drafter = models
+    accept = Decoding.accept
+
+    def slowly(self: Decoding, live: Live, draft: Draft, scores: torch.Tensor) -> Verdict:
+        if draft.tree.tokens:
+            time.sleep(0.05)
+        return accept(self, live, draft, scores)
+
+    monkeypatch.setattr(Decoding, "accept", slowly)
+    asked = Asked(
+        verifier=str(verifier),
+        speculation=Speculation(drafter=str(drafter), window=4),
+        problems=[problem("Mia has 42")],
+        temperatures=(1.0,),
+        max_tokens=12,
+        number_format="float32",
+        threads=1,
+        measure=False,
+        fresh=False,
+    )
+
+    (forecast,) = forecasts(asked)
+
+    assert forecast.times.step_seconds < 0.05 < forecast.times.round_seconds
+    assert forecast.speedup < forecast.limit / 3
+
+
+def problem(text: str) -> Problem:
+    return Problem(problem_id=text, messages=({"role": "user", "content": text},), gold="")
+
+
+@pytest.mark.parametrize(
+    ("steps", "prefix_cache", "read"), [(1, True, 6), (2, True, 6), (1, False, 50), (2, False, 100)]
+)
+def test_flops_count_the_rows_of_both_models(
+    models: tuple[Path, Path], steps: int, prefix_cache: bool, read: int
+) -> None:
+    """One round of 4 drafted nodes that keeps 6 tokens after 50; the drafter's rows are those read, and its windows."""
+    verifier, drafter = models
+    rounds = [[Round(seconds=0.0, kept=1, chars=0), Round(seconds=0.0, kept=6, chars=0, drafted=4, accepted=5)]]
+    speculation = Speculation(drafter=str(drafter), window=4, steps=steps, prefix_cache=prefix_cache)
+
+    found = flops_ratio(verifier, speculation, rounds, context=50)
+
+    layer, head, attention = 32 * (2 * 32 + 2 * 16) + 3 * 32 * 48, 512 * 32, 4 * 32 * 50
+    target, draft = 2 * (2 * layer + head) + 2 * attention, 2 * (layer + head) + attention
+    assert found == pytest.approx((5 * target + (read + 4 * steps) * draft) / (6 * target))
 
 
 def test_a_drafter_that_does_not_fit_is_one_line(models: tuple[Path, Path]) -> None:

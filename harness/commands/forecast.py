@@ -49,19 +49,32 @@ def forecast(
 
 def table(found: list[Forecast], problems: int) -> Table:
     """One row a temperature."""
-    shown = Table(title=f"Forecast on {problems} problems", title_justify="left")
-    for name in ("T", "rounds", "tau", "measured", "off by", "speed-up", "limit", "measured"):
+    shown = Table(
+        title=f"Forecast on {problems} problems",
+        caption="tau: accepted draft tokens per round. Speed-up: tokens/s over plain decoding, clock decode; limit: "
+        "that of steps and rounds that are bare forwards. FLOPs: of a kept token, over a plainly decoded one's.",
+        title_justify="left",
+        caption_justify="left",
+    )
+    for name in ("T", "rounds", "tau", "measured", "off by", "speed-up", "measured", "off by", "limit", "FLOPs"):
         shown.add_column(name, justify="right")
     for each in found:
-        measured, error = each.measured, each.tau_error
+        measured = each.measured
         shown.add_row(
             f"{each.temperature:g}",
             str(each.acceptance.rounds),
             f"{each.acceptance.tau:.3f}",
             f"{measured.acceptance.tau:.3f}" if measured else "-",
-            f"{100 * error:+.1f} %" if error is not None else "-",
+            share(each.tau_error),
             f"{each.speedup:.2f} x",
-            f"{each.limit:.2f} x",
             f"{measured.speedup:.2f} x" if measured else "-",
+            share(each.speedup_error),
+            f"{each.limit:.2f} x",
+            f"{each.flops_ratio:.2f} x",
         )
     return shown
+
+
+def share(error: float | None) -> str:
+    """An error in percent."""
+    return "-" if error is None else f"{100 * error:+.1f} %"
