@@ -83,7 +83,9 @@ class DiffusionDrafter:
         self.decoder, self.config, self.window = decoder, config, window
         self.prefix_cache = prefix_cache
         # A lane far ahead of others is padded to their rows: an accepted run and a window at most.
-        self.cache = KVCache(decoder.config, lanes, capacity + max(2, branches) * (window + 1))
+        # In the weights' number format: rows by the dozen over long texts are faster in bfloat16 (docs/LOG.md).
+        room = capacity + max(2, branches) * (window + 1)
+        self.cache = KVCache(decoder.config, lanes, room, decoder.embed.weight.dtype)
 
     @property
     def is_cached(self) -> bool:
@@ -152,8 +154,7 @@ class DiffusionDrafter:
         blocks = [window_mask(len(path), 1 + len(places), 0, cache.dtype) for path, places in windows]
         sizes = [len(block) for block in blocks]
         own = torch.block_diag(*(block == 0 for block in blocks))
-        mask = torch.zeros(len(own), known + len(own), dtype=cache.dtype)
-        mask[:, known:].masked_fill_(own == 0, HIDDEN)
+        mask = torch.zeros(len(own), len(own), dtype=cache.dtype).masked_fill_(own == 0, HIDDEN)
         ids = torch.tensor([[token for path, places in windows for token in (bonus, *path, *places)]])
         positions = known + torch.cat([torch.arange(size) for size in sizes])
         cache.active = range(lane, lane + 1)
@@ -172,10 +173,12 @@ class DiffusionDrafter:
         rows = int(lengths.max())
         padded = torch.tensor([row + [self.config.mask_token_id] * (rows - len(row)) for row in ids])
         positions = torch.tensor(known)[:, None] + torch.arange(rows)
+        # One lane's rows all see what is cached, so their mask leaves that out.
+        visible = known if len(texts) > 1 else [0]
         masks = [
-            window_mask(len(row) - width, width, before, cache.dtype) for row, before in zip(ids, known, strict=True)
+            window_mask(len(row) - width, width, seen, cache.dtype) for row, seen in zip(ids, visible, strict=True)
         ]
-        mask = masks[0] if len(texts) == 1 else stack_masks(masks, cache.end + rows)
+        mask = stack_masks(masks, cache.end + rows) if len(texts) > 1 else masks[0]
         skip = int(lengths.min()) - self.window
         hidden: Tensor = self.decoder(padded, positions, mask, cache, skip=skip)
         for lane, row in enumerate(ids):
