@@ -1,4 +1,4 @@
-"""`streak forecast`: what a drafter will keep per round, and gain, before any round is made with it."""
+"""`streak forecast`: what a drafter will keep per round, and gain, before it is served."""
 
 import sys
 from collections.abc import Mapping
