@@ -37,8 +37,8 @@ class KVCache:
     are overwritten by the next forward.
     """
 
-    # float32 whatever the weights are in: on CPUs torch's attention is faster in it than in bfloat16, most of all for
-    # the one row of plain decoding (docs/LOG.md).
+    # float32 whatever the weights are in, unless asked otherwise: on CPUs torch's attention is faster in it than in
+    # bfloat16 for the one row of plain decoding (docs/LOG.md).
     def __init__(self, config: DecoderConfig, lanes: int, capacity: int, dtype: torch.dtype = torch.float32) -> None:
         self.store = torch.zeros(
             config.num_hidden_layers, 2, lanes, config.num_key_value_heads, capacity, config.head_dim, dtype=dtype

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from engines.attention import attend
 from engines.cache import HIDDEN, DecoderConfig, KVCache
 
 LOOK_AHEAD = 1024
@@ -43,7 +44,7 @@ class DecoderLayer(nn.Module):
 
         Shapes:
             x:       [B, T, hidden]
-            mask:    additive, broadcast to [B, H, T, S], or None where every row sees every key
+            mask:    as for `attend`
             returns: [B, T - skip, hidden]
         """
         c = self.config
@@ -57,8 +58,8 @@ class DecoderLayer(nn.Module):
             q = q.to(cache.dtype)
         if skip:
             x, q, mask = x[:, skip:], q[:, :, skip:], None if mask is None else mask[..., skip:, :]
-        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=heads != kv_heads)
-        x = x + self.out(attended.to(x.dtype).transpose(1, 2).reshape(batch, rows - skip, heads * c.head_dim))
+        attended = attend(q, k, v, mask).to(x.dtype)
+        x = x + self.out(attended.transpose(1, 2).reshape(batch, rows - skip, heads * c.head_dim))
         gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, dim=-1)
         added: Tensor = x + self.down(F.silu(gate) * up)
         return added
@@ -99,7 +100,8 @@ class Decoder(nn.Module):
 
         Shapes:
             ids, positions: [B, T]; positions may be [T] when all rows of the batch share them
-            mask:           additive, broadcast to [B, H, T, S] with S = cache.end + T; None: all rows see all keys
+            mask:           additive, broadcast to [B, H, T, M], for the last M of S = cache.end + T slots; every row
+                            sees those before them, and without a mask all
             returns:        [B, T - skip, hidden]
         """
         x = self.embed(ids)

@@ -79,7 +79,8 @@ class DiffusionDrafter:
         self.decoder, self.config, self.window = decoder, config, window
         self.prefix_cache = prefix_cache
         # A lane far ahead of others is padded to their rows: an accepted run and a window at most.
-        self.cache = KVCache(decoder.config, lanes, capacity + 2 * window + 2)
+        # In the weights' number format: rows by the dozen over long texts are faster in bfloat16 (docs/LOG.md).
+        self.cache = KVCache(decoder.config, lanes, capacity + 2 * window + 2, decoder.embed.weight.dtype)
 
     @property
     def is_cached(self) -> bool:
@@ -129,10 +130,12 @@ class DiffusionDrafter:
         rows = int(lengths.max())
         padded = torch.tensor([row + [self.config.mask_token_id] * (rows - len(row)) for row in ids])
         positions = torch.tensor(known)[:, None] + torch.arange(rows)
+        # One lane's rows all see what is cached, so their mask leaves that out.
+        visible = known if len(texts) > 1 else [0]
         masks = [
-            window_mask(len(row) - width, width, before, cache.dtype) for row, before in zip(ids, known, strict=True)
+            window_mask(len(row) - width, width, seen, cache.dtype) for row, seen in zip(ids, visible, strict=True)
         ]
-        mask = masks[0] if len(texts) == 1 else stack_masks(masks, cache.end + rows)
+        mask = stack_masks(masks, cache.end + rows) if len(texts) > 1 else masks[0]
         skip = int(lengths.min()) - self.window
         hidden: Tensor = self.decoder(padded, positions, mask, cache, skip=skip)
         for lane, row in enumerate(ids):
