@@ -19,8 +19,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
     Shapes:
         q:       [B, H, T, D]
         k, v:    [B, H_kv, S, D]
-        mask:    additive, broadcast to [B, H, T, S]; one that is narrower is for the last slots, and every row sees
-                 those before them; None: every row sees every key
+        mask:    additive, broadcast to [B, H, T, M], for the last M slots; every row sees those before them, and
+                 without a mask all
         returns: [B, H, T, D]
     """
     batch, heads, rows, width = q.shape

@@ -44,7 +44,7 @@ class DecoderLayer(nn.Module):
 
         Shapes:
             x:       [B, T, hidden]
-            mask:    as engines/attention.py takes it
+            mask:    as for `attend`
             returns: [B, T - skip, hidden]
         """
         c = self.config
@@ -100,8 +100,8 @@ class Decoder(nn.Module):
 
         Shapes:
             ids, positions: [B, T]; positions may be [T] when all rows of the batch share them
-            mask:           additive, broadcast to [B, H, T, S] with S = cache.end + T, or narrower, or None
-                            (engines/attention.py)
+            mask:           additive, broadcast to [B, H, T, M], for the last M of S = cache.end + T slots; every row
+                            sees those before them, and without a mask all
             returns:        [B, T - skip, hidden]
         """
         x = self.embed(ids)
