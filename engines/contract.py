@@ -54,6 +54,28 @@ class BareForwards:
     verify_seconds: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundSums:
+    """Rounds of a batch that followed one another without a prefill or a pause: how many, and sums of their seconds.
+
+    seconds: from round to round; draft_seconds and verify_seconds are the models' forwards in them
+    """
+
+    rounds: int = 0
+    seconds: float = 0.0
+    draft_seconds: float = 0.0
+    verify_seconds: float = 0.0
+
+    def minus(self, earlier: "RoundSums") -> "RoundSums":
+        """The rounds since then."""
+        return RoundSums(
+            rounds=self.rounds - earlier.rounds,
+            seconds=self.seconds - earlier.seconds,
+            draft_seconds=self.draft_seconds - earlier.draft_seconds,
+            verify_seconds=self.verify_seconds - earlier.verify_seconds,
+        )
+
+
 class Engine(Protocol):
     """Serves one arm: a target, and possibly a drafter, held in memory."""
 
@@ -81,6 +103,10 @@ class Engine(Protocol):
 
         None where the engine cannot time them apart. Raises ValueError, naming the limit, where they do not fit.
         """
+        ...
+
+    def round_sums(self) -> Mapping[int, RoundSums]:
+        """Rounds since the engine was opened by the number of requests that shared them; empty where it cannot tell."""
         ...
 
     def describe(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from engines.answer import Answer
 from engines.cache import KVCache
 from engines.chat import ChatTokenizer
 from engines.checkpoints import load_decoder, model_digest, read_config
-from engines.contract import MOST_THREADS, BareForwards, NumberFormat, Request, WarmUp
+from engines.contract import MOST_THREADS, BareForwards, NumberFormat, Request, RoundSums, WarmUp
 from engines.decoder import Decoder, causal_mask
 from engines.decoding import Decoding
 from engines.drafters.diffusion import DiffusionDrafting
@@ -164,6 +164,10 @@ class ReferenceEngine:
             draft = median_seconds(lambda: drafter.rehearse(context)) if drafter else 0.0
             verify = median_seconds(lambda: self.decoding.rehearse(context, nodes))
         return BareForwards(draft_seconds=draft, verify_seconds=verify)
+
+    def round_sums(self) -> dict[int, RoundSums]:
+        """None beside the rounds of every answer."""
+        return {}
 
     def measure_pace(self) -> Pace:
         """Step times by node count, for `auto`."""

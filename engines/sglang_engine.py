@@ -18,17 +18,16 @@ from typing import Any
 
 from engines.chat import ChatTokenizer
 from engines.checkpoints import model_digest
-from engines.contract import BareForwards, EngineError, NumberFormat, Request, WarmUp
+from engines.contract import BareForwards, EngineError, NumberFormat, Request, RoundSums, WarmUp
 from engines.drafters.loading import refuse_other_template
 from engines.sampling import Sampling, require
 from engines.serving.arguments import ServerArm, Value, device_of, refusal_of
 from engines.serving.client import Client, RefusedError
 from engines.serving.directories import ModelFiles, check_drafter, find_model
 from engines.serving.flight import LOST, Flight, Lane, sampling_params
-from engines.serving.presence import missing_plugin, missing_server
+from engines.serving.presence import missing_algorithm
 from engines.serving.process import LOOPBACK, ServerProcess, free_port, refuse_used_port, wait_until
-from engines.serving.resolved import check_server, resolved
-from engines.sglang_plugin.settings import NAME
+from engines.serving.resolved import check_server, read_rounds, resolved
 from engines.speculation import Speculation
 from engines.warming import warm_up
 from results.alignment import read_alignment
@@ -99,9 +98,7 @@ class SglangEngine:
 
     def _start(self, log: Path | None, port: int) -> Client:
         """A server of our own, up. It goes again where it does not come up."""
-        # SGLang would only log it; the attention of its CPU engine is the plugin's too.
-        plugin = missing_plugin() if self.arm.device == "cpu" or self.arm.algorithm == NAME else None
-        missing = missing_server() or plugin
+        missing = missing_algorithm(self.arm.algorithm, self.arm.device)  # of a plugin SGLang would only log it
         if missing:
             raise FileNotFoundError(f"engine 'sglang': {missing}")
         refuse_used_port(LOOPBACK, port)
@@ -192,6 +189,14 @@ class SglangEngine:
     def bare_forwards(self, context: int, nodes: int) -> BareForwards | None:  # noqa: ARG002 (the protocol's)
         """None: a server does not time its forwards apart."""
         return None
+
+    def round_sums(self) -> dict[int, RoundSums]:
+        """Rounds as the plugin counts them inside the server; none on a GPU, or where the server has no plugin."""
+        try:
+            info = self.client.server_info()
+        except LOST as error:
+            raise self._loss(error) from None
+        return read_rounds(info)
 
     def token_gap(self, request: Request, prefix: Sequence[int], first: int, second: int) -> float:
         """Distance of two tokens' log-probabilities at temperature 0, in the server's own format.

@@ -4,13 +4,14 @@ Each level is an engine of its own, warmed up at that level: memory and batches 
 the first request sent to the last answer's end, the tail with fewer requests under way included. Keeps no run.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from engines.contract import Engine
+from engines.contract import Engine, RoundSums
 from harness import catalog
 from harness.arms import Arm, window_of
 from harness.bench import known
@@ -25,7 +26,10 @@ OpenAt = Callable[[Study, Arm, int], Engine]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
-    """An arm at one temperature and level; tau over its rounds after the prefill, NaN where there was none."""
+    """An arm at one temperature and level; tau over its rounds after the prefill, NaN where there was none.
+
+    rounds: those that all `concurrency` requests shared, where the engine counts them
+    """
 
     arm: str
     temperature: float
@@ -35,6 +39,7 @@ class Throughput:
     tokens: int
     seconds: float
     tau: float
+    rounds: RoundSums
     settled: bool
 
     @property
@@ -42,9 +47,19 @@ class Throughput:
         """Of all requests together."""
         return self.tokens / self.seconds
 
+    @property
+    def round_ms(self) -> dict[str, float]:
+        """Milliseconds of such a round: forwards of drafter and target, and everything else; NaN without a round."""
+        sums, count = self.rounds, self.rounds.rounds
+        parts = {"draft": sums.draft_seconds, "verify": sums.verify_seconds}
+        parts["other"] = sums.seconds - sum(parts.values())
+        return {part: 1000 * seconds / count if count else math.nan for part, seconds in parts.items()}
+
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        return asdict(self) | {"tau": known(self.tau), "tokens_per_second": self.tokens_per_second}
+        ms = {part: known(value) for part, value in self.round_ms.items()}
+        derived = {"tau": known(self.tau), "tokens_per_second": self.tokens_per_second}
+        return asdict(self) | derived | {"rounds": self.rounds.rounds, "ms": ms}
 
 
 def open_at(study: Study, arm: Arm, concurrency: int) -> Engine:
@@ -71,6 +86,7 @@ def throughputs(
                 warm = engine.warm_up([job.request for job in own[: max(level, WARM_UP_PROBLEMS)]])
                 for temperature in arm.temperatures:
                     requests = [job.request for job in own if job.cell.temperature == temperature]
+                    before = engine.round_sums().get(level, RoundSums())
                     begun = time.perf_counter()
                     answers = list(engine.stream(requests))
                     seconds = time.perf_counter() - begun
@@ -84,5 +100,6 @@ def throughputs(
                         tokens=sum(len(answer.token_ids) for answer in fine),
                         seconds=seconds,
                         tau=acceptance([answer.rounds for answer in fine], window_of(arm, fine)).tau,
+                        rounds=engine.round_sums().get(level, RoundSums()).minus(before),
                         settled=warm.settled,
                     )

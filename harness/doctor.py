@@ -68,11 +68,11 @@ def arm_findings() -> Iterator[Finding]:
     """The ways to draft of each engine."""
     for drafting in catalog.DRAFTINGS:
         yield Finding(section="arms of reference", name=str(drafting))
-    on_gpu = bool(gpus())
-    notes = {"NGRAM": "" if on_gpu else "at temperature 0 alone: on a CPU it is greedy at any"}
+    device, _ = device_of({})
+    notes = {"NGRAM": "" if device == "cuda" else "at temperature 0 alone: on a CPU it is greedy at any"}
     for algorithm in (None, NAME, "NGRAM", *GPU_ONLY):
         name = algorithm or "vanilla"
-        missing = missing_algorithm(algorithm)
+        missing = missing_algorithm(algorithm, device)
         yield Finding(section=f"arms of {SERVED_ENGINE}", name=name, missing=missing, note=notes.get(name, ""))
 
 
@@ -126,7 +126,7 @@ def missing_for(study: Study, arm: Arm) -> str | None:
     if device == "cuda" and not gpus():
         return "device = 'cuda', and torch sees no GPU"
     named = arm.serving.arguments.get(ALGORITHM)
-    return missing_algorithm(ALGORITHMS[arm.speculation.drafting] if arm.speculation else named)
+    return missing_algorithm(ALGORITHMS[arm.speculation.drafting] if arm.speculation else named, device)
 
 
 def asked(names: Sequence[str]) -> list[Finding]:

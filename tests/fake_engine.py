@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from engines.contract import BareForwards, Engine, Request, WarmUp
+from engines.contract import BareForwards, Engine, Request, RoundSums, WarmUp
 from engines.sampling import require
 from engines.speculation import Speculation
 from harness.arms import Arm
@@ -41,7 +41,7 @@ class FakeEngine:
         self.model, self.speculation, self.settings = model, speculation, settings
         self.log = [] if log is None else log
         self.fails_on, self.interrupt_at, self.pause_seconds = fails_on, interrupt_at, pause_seconds
-        self.digest = digest
+        self.digest, self.asked = digest, 0
         self.warmed = self.closed = False
 
     def warm_up(self, requests: Iterable[Request]) -> WarmUp:
@@ -100,6 +100,19 @@ class FakeEngine:
 
     def token_gap(self, request: Request, prefix: Sequence[int], first: int, second: int) -> float:  # noqa: ARG002
         return 0.0
+
+    def round_sums(self) -> dict[int, RoundSums]:
+        """Ten rounds of four requests, and one of a single request, since it was asked last."""
+        self.asked += 1
+        return {
+            size: RoundSums(
+                rounds=count * self.asked,
+                seconds=count * self.asked * ROUND_SECONDS,
+                draft_seconds=count * self.asked * 0.002,
+                verify_seconds=count * self.asked * 0.006,
+            )
+            for size, count in ((1, 1), (4, 10))
+        }
 
     def describe(self) -> dict[str, Any]:
         return {"engine": "fake", "model_digest": self.digest}

@@ -46,6 +46,14 @@ def test_tau_of_a_level_is_the_scripted_one(tmp_path: Path) -> None:
     assert 2.5 < fast.tau <= 3
 
 
+def test_a_levels_rounds_are_those_that_all_its_requests_share(tmp_path: Path) -> None:
+    study = read_study(write_study(tmp_path))
+    found = list(throughputs(study, Doubling().problems(), [1, 2, 4], lambda *_: FakeEngine("fake")))[:3]
+
+    assert [(each.concurrency, each.rounds.rounds) for each in found] == [(1, 1), (2, 0), (4, 10)]
+    assert found[2].round_ms == pytest.approx({"draft": 2.0, "verify": 6.0, "other": 2.0})
+
+
 def test_failed_requests_count_apart(tmp_path: Path) -> None:
     study = read_study(write_study(tmp_path))
     found = next(throughputs(study, Doubling().problems(), [1], lambda *_: FakeEngine("fake", fails_on="2 + 2")))
@@ -69,6 +77,7 @@ def test_the_bench_prints_a_table_by_concurrency_and_writes_its_json(
 
     assert result.exit_code == 0, result.output
     assert "Throughput by concurrency" in result.output
+    assert "Rounds by concurrency" in result.output
     rows = json.loads((tmp_path / "out.json").read_text())["throughput"]
     assert [(row["arm"], row["concurrency"]) for row in rows] == [
         ("vanilla", 1),

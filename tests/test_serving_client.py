@@ -220,11 +220,20 @@ def test_a_drafter_with_other_tokens_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_server_without_the_plugin_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engines.sglang_engine.missing_server", lambda: None)
+    monkeypatch.setattr("engines.serving.presence.missing_server", lambda: None)
     monkeypatch.setattr("engines.serving.presence.entry_points", lambda **_: ())
 
     with pytest.raises(OSError, match="SGLang finds no plugin engines"):
         SglangEngine("embedded:verifier", speculation=CHAIN)
+
+
+def test_n_gram_drafts_need_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engines.serving.presence.missing_server", lambda: None)
+    monkeypatch.setattr("engines.serving.presence.missing_plugin", lambda: None)
+    monkeypatch.setenv("CXX", "no-such-compiler")
+
+    with pytest.raises(OSError, match="engine 'sglang': needs the C\\+\\+ compiler 'no-such-compiler'"):
+        SglangEngine("embedded:verifier", speculation=Speculation(drafting="ngram", window=4), seeds=False)
 
 
 def test_an_address_where_nobody_answers_is_one_line() -> None:

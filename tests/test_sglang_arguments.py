@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from engines.sglang_plugin import registration
 from engines.sglang_plugin.arguments import configuration, read_drafter, refuse_features, refuse_other_models
@@ -146,18 +147,28 @@ def test_a_name_that_sglang_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> No
         registration.refuse_other_sglang()
 
 
-def test_rows_attend_to_their_prefix_in_the_pool_and_to_the_rows_that_they_see() -> None:
-    """Seed 0; against softmax(q k / sqrt D) v written out, float64 to 1e-12."""
+Attended = tuple[list[Tensor], tuple[Tensor, Tensor], list[Tensor]]
+
+
+@pytest.fixture
+def attended() -> Attended:
+    """Rows [2, 3, heads, 8] of two requests, a pool, and their prefixes' slots in it (seed 0, float64)."""
     draw = torch.Generator().manual_seed(0)
     shapes = [(2, 3, 4, 8), (2, 3, 2, 8), (2, 3, 2, 8)]
     rows = [torch.randn(shape, generator=draw, dtype=torch.float64) for shape in shapes]
-    pool = torch.randn(2, 9, 2, 8, generator=draw, dtype=torch.float64)
-    slots = [torch.tensor([7, 2, 5, 1]), torch.tensor([4])]
+    keys, values = torch.randn(2, 9, 2, 8, generator=draw, dtype=torch.float64)
+    return rows, (keys, values), [torch.tensor([7, 2, 5, 1]), torch.tensor([4])]
+
+
+def test_rows_attend_to_their_prefix_in_the_pool_and_to_the_rows_that_they_see(attended: Attended) -> None:
+    """Against softmax(q k / sqrt D) v written out, to 1e-12; a random mask (seed 1)."""
+    rows, pool, slots = attended
+    draw = torch.Generator().manual_seed(1)
     sees = [torch.rand(3, len(each) + 3, generator=draw) > 0.4 for each in slots]
     for each in sees:
         each[:, 0] = True
 
-    found = attend(rows, (pool[0], pool[1]), slots, torch.cat([each.reshape(-1) for each in sees]), 8**-0.5)
+    found = attend(rows, pool, slots, torch.cat([each.reshape(-1) for each in sees]), 8**-0.5)
 
     for b in range(2):
         keys, values = (torch.cat((pool[n][slots[b]], rows[1 + n][b])) for n in range(2))
@@ -165,3 +176,13 @@ def test_rows_attend_to_their_prefix_in_the_pool_and_to_the_rows_that_they_see()
             scores = (rows[0][b, :, head] @ keys[:, head // 2].T) * 8**-0.5
             law = scores.masked_fill(~sees[b], float("-inf")).softmax(-1)
             assert torch.allclose(found[b, :, head], law @ values[:, head // 2], atol=1e-12)
+
+
+def test_a_mask_among_the_rows_alone_shows_the_whole_prefix(attended: Attended) -> None:
+    rows, pool, slots = attended
+    among = torch.tensor([[1, 0, 0], [1, 1, 0], [1, 0, 1]], dtype=torch.bool)
+    whole = [torch.cat((torch.ones(3, len(each), dtype=torch.bool), among), 1).reshape(-1) for each in slots]
+
+    found = attend(rows, pool, slots, among.reshape(-1).repeat(2), 8**-0.5)
+
+    assert torch.equal(found, attend(rows, pool, slots, torch.cat(whole), 8**-0.5))

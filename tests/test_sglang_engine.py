@@ -7,19 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from engines.contract import Engine, Request
+from engines.contract import Engine, Request, RoundSums
 from engines.reference import ReferenceEngine
 from engines.sampling import Sampling
 from engines.serving import guard
-from engines.serving.presence import missing_plugin, missing_server
+from engines.serving.client import RefusedError
+from engines.serving.presence import missing_algorithm
 from engines.sglang_engine import SglangEngine
+from engines.sglang_plugin.settings import NAME
 from engines.speculation import Speculation
 from results.records import Completion
 from tasks.arithmetic import Arithmetic
 
-MISSING = missing_server() or missing_plugin()
+MISSING = missing_algorithm(NAME, "cpu")
 pytestmark = [pytest.mark.sglang, pytest.mark.skipif(MISSING is not None, reason=str(MISSING))]
 CHAIN = Speculation(drafter="embedded:aligned", window=12)
+LOOKUP = Speculation(drafting="ngram", window=12)
 PROBLEMS = list(Arithmetic(num_problems=8, seed=7).problems())
 CONCURRENCY = 8
 
@@ -141,6 +144,53 @@ def test_nothing_of_a_server_stays_behind(tmp_path: Path) -> None:
 def children_of(pid: int) -> list[int]:
     """Processes that a process started."""
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.fixture(scope="module")
+def lookup(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SglangEngine]:
+    """A server of SGLang's own n-gram drafts, as many a round as the chain's."""
+    missing = missing_algorithm("NGRAM", "cpu")
+    if missing:
+        pytest.skip(missing)
+    log = tmp_path_factory.mktemp("logs") / "lookup.log"
+    engine = SglangEngine("embedded:verifier", speculation=LOOKUP, concurrency=CONCURRENCY, seeds=False, log=log)
+    yield engine
+    engine.close()
+
+
+def test_n_gram_drafts_change_no_text_at_temperature_0(
+    lookup: SglangEngine, plain_answers: dict[str, Completion]
+) -> None:
+    found = answers(lookup, requests())
+
+    assert tokens(found) == tokens(plain_answers)
+    assert sum(each.accepted for answer in found.values() for each in answer.rounds) > 0
+
+
+def test_n_gram_drafts_are_refused_above_temperature_0(lookup: SglangEngine) -> None:
+    found = answers(lookup, requests(1, temperature=0.5))["0"]
+
+    assert (found.finish_reason, found.token_ids) == ("error", ())
+    assert found.error == "temperature = 0.5: SGLang's own NGRAM is greedy on a CPU; allowed: 0"
+
+
+def test_a_server_of_n_gram_drafts_refuses_such_requests_of_others_too(lookup: SglangEngine) -> None:
+    body = {"input_ids": [5, 6, 7], "sampling_params": {"temperature": 0.5, "max_new_tokens": 4}}
+
+    with pytest.raises(RefusedError, match=r"temperature = 0\.5 is not supported by NGRAM on a CPU; allowed: 0"):
+        lookup.client.generate(body)
+
+
+@pytest.mark.parametrize("name", ["chain", "lookup"])
+def test_a_server_tells_the_time_of_the_rounds_that_requests_share(name: str, request: pytest.FixtureRequest) -> None:
+    engine: SglangEngine = request.getfixturevalue(name)
+    before = engine.round_sums().get(2, RoundSums())
+    answers(engine, requests(2))
+    found = engine.round_sums()[2].minus(before)
+
+    assert found.rounds > 0
+    assert 0 < found.verify_seconds < found.seconds - found.draft_seconds
+    assert (found.draft_seconds > 0) == (name == "chain")
 
 
 def test_an_argument_that_sglang_does_not_know_is_one_line(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 Loads no server; answers are one line on what is missing, or None.
 """
 
+import os
+import shutil
 from importlib.metadata import PackageNotFoundError, entry_points, version
 
-from engines.serving.arguments import GPU_ONLY
+from engines.serving.arguments import GPU_ONLY, Device
 from engines.sglang_plugin.registration import TESTED_VERSION
 from engines.sglang_plugin.settings import NAME
 
@@ -36,13 +38,16 @@ def gpus() -> list[str]:
     return [torch.cuda.get_device_name(at) for at in range(torch.cuda.device_count())]
 
 
-def missing_algorithm(algorithm: str | None) -> str | None:
-    """Why a server that is started here could not draft in this way; None stands for plain decoding."""
-    missing = missing_server()
+def missing_algorithm(algorithm: str | None, device: Device) -> str | None:
+    """Why a server that is started here could not draft in this way; algorithm None stands for plain decoding."""
+    # The attention of SGLang's CPU engine is the plugin's, whatever drafts.
+    plugin = missing_plugin() if algorithm == NAME or device == "cpu" else None
+    missing = missing_server() or plugin
     if missing:
         return missing
-    if algorithm == NAME:
-        return missing_plugin()
     if algorithm in GPU_ONLY and not gpus():
         return "needs a GPU: SGLang's CPU engine has no tree attention for it"
+    compiler = os.environ.get("CXX", "c++")
+    if algorithm == "NGRAM" and not shutil.which(compiler):
+        return f"needs the C++ compiler {compiler!r}: SGLang compiles its n-gram tables when it first uses them"
     return None

@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from engines.contract import RoundSums
 from engines.sampling import require
 from engines.serving.arguments import ServerArm
 from engines.sglang_plugin.registration import TESTED_VERSION
+from engines.sglang_plugin.round_times import STATE_KEY
 from engines.sglang_plugin.settings import NAME
 
 RECORDED = (
@@ -48,6 +50,15 @@ def resolved(info: Mapping[str, Any]) -> dict[str, Any]:
     """What is recorded; models by the last part of their path."""
     found = {key: info[key] for key in RECORDED if info.get(key) is not None}
     return found | {key: Path(str(info[key])).name for key in NAMED if info.get(key)}
+
+
+def read_rounds(info: Mapping[str, Any]) -> dict[int, RoundSums]:
+    """The sums of the server's rounds by the number of requests; of the first rank, where there are several."""
+    rows = (info.get("internal_states") or [{}])[0].get(STATE_KEY, [])
+    return {
+        int(requests): RoundSums(rounds=int(rounds), seconds=seconds, draft_seconds=draft, verify_seconds=verify)
+        for requests, rounds, seconds, draft, verify in rows
+    }
 
 
 def check_server(arm: ServerArm, info: Mapping[str, Any], served: Mapping[str, Any], url: str) -> None:

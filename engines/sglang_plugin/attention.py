@@ -71,14 +71,18 @@ def attend(
         rows:    queries, keys, values [B, R, heads, D]
         cached:  keys, values [slots, heads, D] of the pool
         prefix:  for each request the slots of its prefix
-        mask:    flat, for each request [R, prefix + R]: true where a row sees
+        mask:    flat, for each request [R, prefix + R]: true where a row sees; or [R, R], as SGLang's own n-gram drafts
+                 have it on a CPU: then every row sees the whole prefix
         returns: [B, R, heads, D]
     """
     count = rows[0].shape[1]
+    among_rows = mask.numel() == len(prefix) * count * count
     outputs, start = [], 0
     for query, key, value, slots in zip(*rows, prefix, strict=True):
-        width = len(slots) + count
+        width = count if among_rows else len(slots) + count
         sees = mask[start : start + count * width].view(count, width)
+        if among_rows:
+            sees = torch.nn.functional.pad(sees, (len(slots), 0), value=True)
         start += count * width
         keys, values = (
             torch.cat((pool[slots].to(own.dtype), own)).transpose(0, 1)

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from typing import Any
 
 from engines.sglang_plugin.requests import refuse_inexact
+from engines.sglang_plugin.round_times import timed_forward, with_rounds
 from engines.sglang_plugin.settings import NAME
 
 TESTED_VERSION = "0.5.23"
@@ -53,7 +54,7 @@ def refuse_other_sglang() -> None:
     found = version("sglang")
     if found != TESTED_VERSION:
         raise RuntimeError(f"{NAME} needs SGLang {TESTED_VERSION}, found {found}; pip install sglang=={TESTED_VERSION}")
-    for name in (*TOUCHED, VALIDATION, *CPU_FUNCTIONS):
+    for name in (*TOUCHED, VALIDATION, FORWARD, STATE, *CPU_FUNCTIONS):
         try:
             pkgutil.resolve_name(name)
         except (ImportError, AttributeError) as error:
@@ -92,6 +93,8 @@ def register_hooks() -> None:
     if os.environ.get("SGLANG_USE_CPU_ENGINE") == "1":
         for name, function in CPU_FUNCTIONS.items():
             HookRegistry.register(name.replace(":", "."), function, HookType.REPLACE)
+        HookRegistry.register(FORWARD.replace(":", "."), timed_forward, HookType.AROUND)
+        HookRegistry.register(STATE.replace(":", "."), with_rounds, HookType.AFTER)
 
 
 def relayed(rows: Any, numbers: Any, tokens: Any, bonus: Any, hidden: Any) -> tuple[Any, ...]:
@@ -104,6 +107,8 @@ def already_invariant(*_arguments: object, **_options: object) -> None:
 
 
 VALIDATION = "sglang.srt.managers.tokenizer_manager:TokenizerManager._validate_one_request"
+FORWARD = "sglang.srt.model_executor.model_runner:ModelRunner.forward"
+STATE = "sglang.srt.managers.scheduler_components.internal_state:SchedulerInternalStateController.get_internal_state"
 CPU_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "sglang.srt.managers.overlap_utils:gather_spec_extras": relayed,
     "sglang.srt.batch_invariant_ops:enable_batch_invariant_mode": already_invariant,

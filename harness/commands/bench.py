@@ -18,6 +18,7 @@ from harness.commands.bench_tables import (
     needed_table,
     ratio_table,
     rounds_table,
+    shared_rounds_table,
     speed_table,
     throughput_table,
 )
@@ -129,6 +130,10 @@ def bench_levels(study: Study, most_problems: int | None, levels: Sequence[int],
             typer.echo(f"  {place}: {each.tokens_per_second:.1f} tokens/s{failed}")
     console.print()
     console.print(throughput_table(measured))
+    timed = [each for each in measured if each.rounds.rounds]
+    if timed:
+        console.print()
+        console.print(shared_rounds_table(timed))
     facts = {"study": study.to_json()}
     return {"throughput": [each.to_json() for each in measured], "provenance": collect_provenance(facts)}
 
