@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engines.attention import attend
+from engines.attention import WindowMask, attend
 from engines.cache import HIDDEN, DecoderConfig, KVCache
 
 LOOK_AHEAD = 1024
@@ -34,7 +34,7 @@ class DecoderLayer(nn.Module):
         self,
         x: Tensor,
         rotary: tuple[Tensor, Tensor],
-        mask: Tensor | None,
+        mask: Tensor | WindowMask | None,
         cache: KVCache | None,
         index: int,
         *,
@@ -57,7 +57,7 @@ class DecoderLayer(nn.Module):
             k, v = cache.extend(index, k, v)
             q = q.to(cache.dtype)
         if skip:
-            x, q, mask = x[:, skip:], q[:, :, skip:], None if mask is None else mask[..., skip:, :]
+            x, q, mask = x[:, skip:], q[:, :, skip:], mask[..., skip:, :] if isinstance(mask, Tensor) else mask
         attended = attend(q, k, v, mask).to(x.dtype)
         x = x + self.out(attended.transpose(1, 2).reshape(batch, rows - skip, heads * c.head_dim))
         gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, dim=-1)
@@ -88,7 +88,7 @@ class Decoder(nn.Module):
         self,
         ids: Tensor,
         positions: Tensor,
-        mask: Tensor | None = None,
+        mask: Tensor | WindowMask | None = None,
         cache: KVCache | None = None,
         *,
         skip: int = 0,
@@ -101,7 +101,7 @@ class Decoder(nn.Module):
         Shapes:
             ids, positions: [B, T]; positions may be [T] when all rows of the batch share them
             mask:           additive, broadcast to [B, H, T, M], for the last M of S = cache.end + T slots; every row
-                            sees those before them, and without a mask all
+                            sees those before them, and without a mask all; or a WindowMask
             returns:        [B, T - skip, hidden]
         """
         x = self.embed(ids)

@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from engines.alignment.examples import Example
+from engines.attention import WindowMask
 from engines.checkpoints import DrafterConfig
-from engines.decoder import Decoder, causal_mask
-
-HIDDEN = float("-inf")
+from engines.decoder import Decoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +54,6 @@ def window_places(windows: Windows, window: int) -> Tensor:
     return windows.anchors[..., None] + torch.arange(1, window + 1, device=windows.anchors.device)
 
 
-def block_mask(anchors: Tensor, length: int, width: int) -> Tensor:
-    """Additive mask of sequences and blocks: [B, 1, L + A*W, L + A*W]."""
-    batch, count = anchors.shape
-    rows, device = length + count * width, anchors.device
-    mask = torch.full((batch, 1, rows, rows), HIDDEN, device=device)
-    mask[..., :length, :length] = causal_mask(length)
-    before = torch.arange(length, device=device) < anchors[..., None]
-    prefix = torch.zeros(before.shape, device=device).masked_fill_(~before, HIDDEN)
-    mask[:, 0, length:, :length] = prefix.repeat_interleave(width, dim=1)
-    own = torch.block_diag(*[torch.ones(width, width, device=device)] * count)
-    mask[..., length:, length:] = torch.zeros(own.shape, device=device).masked_fill_(own == 0, HIDDEN)
-    return mask
-
-
 def window_log_probs(decoder: Decoder, drafter: DrafterConfig, windows: Windows, window: int, shown: Tensor) -> Tensor:
     """Log-probabilities of all window places in one packed forward.
 
@@ -85,6 +70,7 @@ def window_log_probs(decoder: Decoder, drafter: DrafterConfig, windows: Windows,
     device = windows.ids.device
     places = (windows.anchors[..., None] + torch.arange(width, device=device)).flatten(1)
     positions = torch.cat((torch.arange(length, device=device).expand(batch, length), places), dim=1)
-    hidden = decoder(torch.cat((windows.ids, blocks), dim=1), positions, block_mask(windows.anchors, length, width))
-    rows = hidden[:, length:].view(batch, count, width, -1)[:, :, width - window :]
+    mask = WindowMask(windows.anchors, length)
+    hidden = decoder(torch.cat((windows.ids, blocks), dim=1), positions, mask, skip=length)
+    rows = hidden.view(batch, count, width, -1)[:, :, width - window :]
     return torch.log_softmax(decoder.logits(rows).float(), dim=-1)
