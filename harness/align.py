@@ -5,6 +5,7 @@ train on a corpus that is complete.
 """
 
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -93,17 +94,16 @@ class Alignment:
         left = sum(map(len, todo.missing.values()))
         if left and ranks.count() > 1:
             raise ValueError(f"{self.work}: {left} texts are missing; write them first: streak align --corpus-only")
-        engine = self.open_engine() if left else None
-        for name in todo.wanted:
-            claim(self.work / name / IDENTITY_FILE, asdict(self.identity))
-        if engine is None:
-            return
-        self.listener.begin("verifier's texts", left)
-        try:
+        with ExitStack() as stack:
+            # Open before anything is written: what is wrong with it leaves no folder behind.
+            engine = stack.enter_context(closing(self.open_engine())) if left else None
+            for name in todo.wanted:
+                claim(self.work / name / IDENTITY_FILE, asdict(self.identity))
+            if engine is None:
+                return
+            self.listener.begin("verifier's texts", left)
             for name, wanted in todo.missing.items():
                 write_texts(self.work / name, wanted, engine, self.identity, lambda text: self.listener.text())
-        finally:
-            engine.close()
 
     def open_engine(self) -> Engine:
         """The verifier, to write texts."""
