@@ -9,7 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engines.alignment.divergences import TargetLaws, ar_distillation, distillspec, top_laws, tv
+from engines.alignment.divergences import (
+    TargetLaws,
+    ar_distillation,
+    distillspec,
+    place_divergence,
+    streak_kl,
+    top_laws,
+    tv,
+)
+from engines.alignment.objectives import streak_gains
 from engines.speculative.rejection import leviathan
 from enumeration import RandomTarget, random_laws
 from test_dominance import accepted_on_sampled_drafts
@@ -42,6 +51,27 @@ def test_autoregressive_distillation_is_distillation_of_the_first_place() -> Non
         ar_distillation(laws.draft_logs, laws.target, laws.valid),
         distillspec(laws.draft_logs, laws.target, only_first),
     )
+
+
+def test_streak_weighted_distillation_is_that_of_each_place_times_what_the_streak_gains_there() -> None:
+    laws = random_windows()
+    assert laws.target is not None
+    q = laws.log_q.exp().masked_fill(~laws.valid, 0.0).requires_grad_()
+    streaks = q.cumprod(dim=-1).sum(dim=-1)
+    (gains,) = torch.autograd.grad((1 + streaks).log().sum(), [q])
+
+    found = streak_kl(laws.draft_logs, laws.target, laws.valid, laws.log_q)
+
+    places = place_divergence(laws.draft_logs, laws.target) * laws.valid
+    assert torch.allclose(found, (gains * places).sum(dim=-1).sum() / laws.valid.any(dim=-1).sum())
+
+
+def test_a_place_that_ends_every_streak_keeps_its_weight() -> None:
+    log_q = torch.tensor([[0.9, 1e-9, 0.5]]).log()
+
+    gains = streak_gains(log_q, torch.ones(1, 3, dtype=torch.bool))
+
+    assert torch.allclose(gains, torch.tensor([[1.0, 0.9 * 1.5, 0.9e-9]]))
 
 
 @pytest.mark.parametrize("objective", [distillspec, tv])

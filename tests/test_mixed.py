@@ -12,7 +12,7 @@ from engines.alignment.mixed import OBJECTIVES, Mixed, Settings, Weight, WindowL
 from engines.alignment.objectives import log_streak
 from window_samples import random_windows
 
-FROZEN = ("streak_ce", "tree_streak")
+FROZEN = ("streak_ce", "tree_streak", "streak_kl")
 """Objectives with a factor that is held fixed, so that their gradient is not that of their value."""
 
 

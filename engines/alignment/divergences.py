@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-NEVER = float("-inf")
+from engines.alignment.objectives import NEVER, streak_gains, streak_sum, window_mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +78,20 @@ def ar_distillation(draft_logs: Tensor, target: TargetLaws, valid: Tensor) -> Te
     """Divergence KL(p || q) of the first place of every window alone: distillation as for an autoregressive drafter."""
     first = TargetLaws(tokens=target.tokens[..., :1, :], logs=target.logs[..., :1, :])
     return place_mean(place_divergence(draft_logs[..., :1, :], first), valid[..., :1])
+
+
+def streak_kl(draft_logs: Tensor, target: TargetLaws, valid: Tensor, log_q: Tensor) -> Tensor:
+    """Divergence KL(p || q) of every place, weighed by what the streak would gain there: a mean over windows.
+
+    A text takes about one round per 1 + S tokens, S the expected streak, and the weights, frozen, are the derivatives
+    of log(1 + S) with respect to q_j. Whole laws are compared, since the one token that was drawn is a noisy stand-in.
+
+    Shapes:
+        log_q: [..., G] the drafter's log-probabilities of the verifier's own tokens
+    """
+    places = place_divergence(draft_logs, target).masked_fill(~valid, 0.0)
+    lengths = 1 + streak_sum(log_q, valid).detach()
+    return window_mean((streak_gains(log_q, valid) * places).sum(dim=-1) / lengths, valid)
 
 
 def tv(draft_logs: Tensor, target: TargetLaws, valid: Tensor) -> Tensor:

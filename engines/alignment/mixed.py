@@ -78,7 +78,7 @@ class Settings:
 
 
 TokenObjective: TypeAlias = Callable[[WindowLaws, Settings], Tensor]
-TargetObjective: TypeAlias = Callable[[Tensor, TargetLaws, Tensor], Tensor]
+TargetObjective: TypeAlias = Callable[[WindowLaws, TargetLaws], Tensor]
 
 
 def tree_streak(laws: WindowLaws, settings: Settings) -> Tensor:
@@ -97,9 +97,10 @@ TOKEN_OBJECTIVES: Mapping[str, TokenObjective] = {
     "ce": lambda laws, settings: objectives.ce(laws.log_q, laws.valid, laws.noise_weights),
 }
 TARGET_OBJECTIVES: Mapping[str, TargetObjective] = {
-    "distillspec": divergences.distillspec,
-    "ar_distillation": divergences.ar_distillation,
-    "tv": divergences.tv,
+    "distillspec": lambda laws, target: divergences.distillspec(laws.draft_logs, target, laws.valid),
+    "ar_distillation": lambda laws, target: divergences.ar_distillation(laws.draft_logs, target, laws.valid),
+    "tv": lambda laws, target: divergences.tv(laws.draft_logs, target, laws.valid),
+    "streak_kl": lambda laws, target: divergences.streak_kl(laws.draft_logs, target, laws.valid, laws.log_q),
 }
 OBJECTIVES = (*TOKEN_OBJECTIVES, *TARGET_OBJECTIVES)
 
@@ -145,7 +146,7 @@ class Mixed:
             return TOKEN_OBJECTIVES[name](laws, self.settings)
         if laws.target is None:
             raise ValueError(f"objective {name!r} needs the target's laws of the windows, and none were given")
-        return TARGET_OBJECTIVES[name](laws.draft_logs, laws.target, laws.valid)
+        return TARGET_OBJECTIVES[name](laws, laws.target)
 
 
 def knots(name: str, weight: Weight) -> list[tuple[int, float]]:

@@ -28,6 +28,26 @@ def streak_sum(log_q: Tensor, valid: Tensor) -> Tensor:
     return path_logs(log_q, valid).exp().sum(dim=-1)
 
 
+@torch.no_grad()
+def streak_gains(log_q: Tensor, valid: Tensor) -> Tensor:
+    """Derivative of the streak sum with respect to q_j: the chance to get there times one plus what may follow it.
+
+    Unlike the derivative with respect to log q_j it does not vanish with q_j itself: a place that ends most streaks
+    weighs as much as it would bring. 0 from the end of the text on.
+
+    Shapes:
+        log_q, valid: [..., G]
+        returns:      [..., G] in tokens, without gradient
+    """
+    q = log_q.masked_fill(~valid, NEVER).exp()
+    following, gains = torch.zeros_like(q[..., 0]), []
+    for place in range(q.shape[-1] - 1, -1, -1):
+        gains.append(1 + following)
+        following = q[..., place] * gains[-1]
+    reached = pad(q.cumprod(dim=-1)[..., :-1], (1, 0), value=1.0)
+    return reached * torch.stack(gains[::-1], dim=-1) * valid
+
+
 def window_mean(values: Tensor, valid: Tensor) -> Tensor:
     """Mean of one value per window [...] over the windows that have a place within the text, valid [..., G]."""
     begun = valid.any(dim=-1)
