@@ -3,7 +3,8 @@
     OMP_NUM_THREADS=1 python tests/soak_sglang.py [--seconds 300] [--concurrency 16]
 
 Requests have random temperatures, deadlines, stop strings and lengths. Watched: no error, texts at temperature 0 that
-are beginnings of the reference engine's, memory of the server's processes, an idle pool at the end, no process left.
+are the reference engine's (its beginnings where a deadline or the token cap ended them), memory of the server's
+processes, an idle pool at the end, no process left.
 Exit code 1 where one of these fails. Random choices are seeded.
 """
 
@@ -87,6 +88,14 @@ def whole_texts() -> list[str]:
     return [engine.complete(request).text for request in asked]
 
 
+def is_of(whole: str, request: Request, completion: Completion) -> bool:
+    """Whether an answer is that text up to its stop string, or its beginning where something else ended it."""
+    if completion.finish_reason == "stop":
+        stops = [at for at in (whole.find(stop) for stop in request.sampling.stop) if at >= 0]
+        return completion.text == whole[: min(stops, default=None)]
+    return bool(completion.token_ids) and whole.startswith(completion.text)
+
+
 def look(watch: Watch, request: Request, completion: Completion, texts: list[str]) -> None:
     """Take note of an answer."""
     watch.requests += 1
@@ -94,7 +103,7 @@ def look(watch: Watch, request: Request, completion: Completion, texts: list[str
     if completion.error:
         watch.errors.append(completion.error)
     whole = texts[int(request.request_id.split("/")[1])]
-    if request.sampling.temperature == 0 and not whole.startswith(completion.text):
+    if request.sampling.temperature == 0 and not is_of(whole, request, completion):
         watch.strays.append(request.request_id)
     if completion.finish_reason == "budget":
         watch.overshoot_seconds.append(completion.seconds - completion.queue_seconds - request.budget_seconds)

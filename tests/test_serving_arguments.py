@@ -151,6 +151,13 @@ def test_seeded_draws_with_min_p_are_refused() -> None:
     assert "min_p = 0.1" in str(refusal_of(arm(seeds=True), sampling))
 
 
+def test_penalties_beside_drafts_are_refused() -> None:
+    sampling = Sampling(presence_penalty=0.5)
+
+    assert refusal_of(arm(), sampling) is None
+    assert "presence_penalty = 0.5" in str(refusal_of(arm(speculation=CHAIN), sampling))
+
+
 def test_without_speculation_a_round_is_a_token() -> None:
     assert rounds_of([1, 3], None) == [[1], [1, 1, 1]]
 

@@ -12,6 +12,7 @@ from fake_server import FakeServer, Script
 from harness.cli import app
 from harness.generate import parts
 from harness.study import read_study
+from tiny_models import write_other_tokens
 
 ROOT = Path(__file__).parents[1]
 PAPER = sorted((ROOT / "results/studies/paper").glob("*/study.toml"))
@@ -31,6 +32,19 @@ max_tokens = 40
 seconds = [5.0]
 [arm.vanilla]
 """
+
+SAMPLED = STUDY.replace("temperatures = [0.0]", "temperatures = [0.0, 0.7]")
+LOOKUP = "[arm.lookup]\ndrafting = 'ngram'\nserver = { device = 'cpu' }\n"
+DRAFTED = "[arm.drafted]\ndrafter = 'embedded:aligned'\n"
+UNANSWERABLE = [
+    (SAMPLED + LOOKUP, "[arm.lookup]: temperature = 0.7: SGLang's own NGRAM is greedy on a CPU; allowed: 0"),
+    (SAMPLED.replace("[budgets]", "min_p = 0.1\n[budgets]"), "[arm.vanilla]: min_p = 0.1: SGLang has no seeded draws"),
+    (
+        STUDY.replace("[budgets]", "repetition_penalty = 1.2\n[budgets]") + DRAFTED,
+        "[arm.drafted]: repetition_penalty = 1.2: drafts of SPECDIFF2 are not exact with it; allowed: 1",
+    ),
+]
+"""What would be an error of every request."""
 
 
 def streak(*arguments: object) -> Result:
@@ -101,18 +115,39 @@ def test_arms_that_cannot_stand_side_by_side_run_one_after_the_other(tmp_path: P
         (STUDY + "[arm.vanilla.server]\nport = 3\n", "server argument 'port' = 3 is not allowed"),
         (STUDY + "[arm.vanilla.server]\nspeculative_algorithm = 'EAGLE'\n", "[arm.vanilla]: algorithm = 'EAGLE'"),
         (STUDY + "drafter = 'no/where/there'\n", "[arm.vanilla]: model 'no/where/there': no such directory"),
+        (STUDY + "drafter = './nowhere'\n", "[arm.vanilla]: model './nowhere': no such directory"),
+        (STUDY + "url = 'nonsense'\n", "[arm.vanilla]: url = 'nonsense' is not allowed; allowed: http://HOST:PORT"),
         (STUDY + "drafter = 'embedded:aligned'\nwindow = 400\n", "window = 400 is not allowed"),
         (STUDY + "drafter = 'embedded:aligned'\nshape = 'tree'\nnodes = 5000\n", "nodes = 5000 is not allowed"),
         (
             STUDY + "drafter = 'embedded:aligned'\nrule = 'block'\n",
             "rule = 'block' is not allowed; allowed: walk, paper",
         ),
+        *UNANSWERABLE,
     ],
 )
 def test_what_a_study_cannot_ask_is_one_line_of_a_dry_run(tmp_path: Path, text: str, complaint: str) -> None:
     result = streak("run", write(tmp_path, text), "--dry-run")
 
     assert_one_line(result, complaint)
+
+
+@pytest.mark.parametrize(("text", "complaint"), UNANSWERABLE)
+def test_a_law_that_a_server_cannot_keep_is_refused_before_anything_is_made(
+    tmp_path: Path, text: str, complaint: str
+) -> None:
+    result = streak("run", write(tmp_path / "study", text), "--out", tmp_path / "runs")
+
+    assert_one_line(result, complaint)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_drafter_of_other_tokens_is_one_line_of_a_dry_run(tmp_path: Path) -> None:
+    write_other_tokens(tmp_path / "other")
+    text = STUDY.replace("[sampling]", "max_context = 96\n[sampling]") + "drafter = '../other'\n"
+    result = streak("run", write(tmp_path / "study", text), "--dry-run")
+
+    assert_one_line(result, "[arm.vanilla]: ", "the drafter's tokens are not those of the target")
 
 
 def test_a_dry_run_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

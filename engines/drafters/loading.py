@@ -84,9 +84,14 @@ def open_one(folder: Path, speculation: Speculation, host: Host) -> Drafter:
     )
 
 
-def refuse_other_tokens(folder: Path, vocab_size: int, target: Path, target_size: int) -> None:
+def refuse_other_tokens(
+    folder: Path,
+    vocab_size: int,
+    target: Path,
+    target_size: int,
+    remedy: str = "they must be the same, or the arm needs cross_tokenizer = true",
+) -> None:
     """Raise ValueError where the drafter's tokens are not the target's; special ones may differ."""
-    remedy = "they must be the same, or the arm needs cross_tokenizer = true"
     if vocab_size != target_size:
         raise ValueError(
             f"{folder}: the drafter's vocabulary has {vocab_size} entries, that of the target {target} has "

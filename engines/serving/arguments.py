@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 from engines.contract import NumberFormat
 from engines.sampling import Sampling, require
 from engines.sglang_plugin.cpu import cpu_environment
+from engines.sglang_plugin.requests import NEUTRAL
 from engines.sglang_plugin.settings import ATTENTION, NAME, SETTINGS_VARIABLE
 from engines.sglang_plugin.settings import RULES as PLUGIN_RULES
 from engines.speculation import AUTO, Drafting, Speculation
@@ -197,4 +198,8 @@ def refusal_of(arm: ServerArm, sampling: Sampling) -> str | None:
         return f"temperature = {sampling.temperature:g}: SGLang's own NGRAM is greedy on a CPU; allowed: 0"
     if sampling.min_p > 0 and sampling.temperature > 0 and arm.seeds:
         return f"min_p = {sampling.min_p:g}: SGLang has no seeded draws with it; allowed: 0, or [engine] seeds = false"
+    for name, neutral in NEUTRAL.items() if arm.algorithm == NAME else ():
+        value = getattr(sampling, name, neutral)
+        if value != neutral:
+            return f"{name} = {value:g}: drafts of {NAME} are not exact with it; allowed: {neutral:g}"
     return None

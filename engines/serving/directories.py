@@ -50,7 +50,7 @@ class ModelFiles:
 
 def is_hub_name(name: str) -> bool:
     """Whether a name may be a hub's: OWNER/MODEL, and nothing of that name here."""
-    return bool(HUB_NAME.fullmatch(name)) and not Path(name).parts[0].startswith(".") and not Path(name).exists()
+    return bool(HUB_NAME.fullmatch(name)) and not name.startswith(".") and not Path(name).exists()
 
 
 def find_model(name: str) -> ModelFiles:
@@ -68,7 +68,8 @@ def find_model(name: str) -> ModelFiles:
 def check_drafter(drafter: ModelFiles, target: ModelFiles, speculation: Speculation, context: int) -> None:
     """Raise ValueError for a drafter that does not fit the target."""
     if speculation.drafting == "diffusion":
-        refuse_other_tokens(drafter.folder, drafter.vocab_size, target.folder, target.vocab_size)
+        sizes = drafter.vocab_size, target.vocab_size
+        refuse_other_tokens(drafter.folder, sizes[0], target.folder, sizes[1], remedy="they must be the same")
     elif (drafter.folder / TOKENIZER_FILE).is_file() and words(drafter.folder) != words(target.folder):
         # Autoregressive drafters of one family differ in the padding of their vocabularies, which the server allows.
         raise ValueError(f"{drafter.folder}: the drafter's tokens are not those of the target {target.folder}")

@@ -8,7 +8,7 @@ from rich.console import Console
 from engines.contract import EngineError
 from harness.commands.exits import BAD_INPUT, INTERRUPTED, RUNS, one_line, plain_errors, refuse_file
 from harness.commands.grade import grade_and_report
-from harness.dry_run import dry_lines
+from harness.dry_run import dry_lines, refuse_laws
 from harness.generate import Session, SessionResult, parts
 from harness.grade import Graded, Grader, headline_policy
 from harness.progress import SessionProgress
@@ -25,6 +25,7 @@ def run(study_path: Path, out: Path, source: Path | None, *, dry_run: bool) -> N
             for line in dry_lines(study):
                 typer.echo(line)
             return
+        refuse_laws(study)
         refuse_file("--out", out / study.name)
     where = "" if out == RUNS else f" --out {out}"
     where += f" --source {source}" if source else ""
