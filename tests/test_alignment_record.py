@@ -20,6 +20,7 @@ from results.costs import Network, training_flops
 from tiny_models import TINY, write_drafter, write_model
 
 LADDER = Path(__file__).parents[1] / "results/studies/ladder"
+PARENT = "embedded:unaligned"
 RECORD = AlignmentRecord(
     name="drafter",
     objective="log_streak",
@@ -166,10 +167,10 @@ def test_the_weights_that_are_counted_are_those_of_the_matrices() -> None:
 
 
 def test_the_drafters_of_the_ladder_differ_in_their_objective_alone() -> None:
-    parent, *drafters = read_align(LADDER / "align.toml").drafters
+    drafters = read_align(LADDER / "align.toml").drafters
 
     assert len({each.training for each in drafters}) == 1
-    assert {each.parent for each in drafters} == {parent.name}
+    assert {each.parent for each in drafters} == {PARENT}
     assert len({each.objective_text for each in drafters}) == len(drafters)
 
 
@@ -177,9 +178,11 @@ def test_every_arm_of_the_ladder_is_a_checkpoint_of_its_recipe_and_names_objecti
     config, study = read_align(LADDER / "align.toml"), read_study(LADDER)
     made = {each.name: (each, each.training.steps) for each in config.drafters}
     made |= {f"{each.name}-{step:06d}": (each, step) for each in config.drafters for step in each.keep_at}
-    made["unaligned"] = (config.drafters[0], 0)
 
-    for arm in study.arms[1:]:
+    _, parent, *others = study.arms
+    assert parent.speculation is not None
+    assert (parent.name, parent.speculation.drafters[0]) == ("masked_diffusion-0", PARENT)
+    for arm in others:
         assert arm.speculation is not None
         drafter, steps = made[arm.speculation.drafters[0].removeprefix("drafters/")]
-        assert arm.name == f"{drafter.name if steps else drafter.objective_text}-{steps}"
+        assert arm.name == f"{drafter.objective_text}-{steps}"
