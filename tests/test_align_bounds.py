@@ -1,7 +1,6 @@
 """What of an alignment is refused before any work: one line with file, table, value and what is allowed."""
 
 import json
-import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -259,10 +258,6 @@ def test_a_drafter_whose_shape_cannot_be_written_is_refused_before_texts_are_wri
 
     assert "[drafter.first]: head_dim = 16 cannot be written; allowed: hidden_size /" in refusal(tmp_path)
     assert not (tmp_path / "work").exists()
-
-
-def test_a_stage_of_no_number_of_minutes_is_refused(folder: Path, work: Path) -> None:
-    assert "--stage-minutes = nan is not allowed" in refusal(folder, limits=Limits(stage_seconds=math.nan))
 
 
 def test_a_drafter_whose_parent_is_neither_trained_nor_asked_for_is_refused(folder: Path, work: Path) -> None:
