@@ -268,6 +268,12 @@ def refuse_unused(weights: dict[str, Tensor], config: DecoderConfig, folder: Pat
         raise ValueError(f"{folder}: weight {unused[0]!r} has no place in the model that {CONFIG_FILE} describes")
 
 
+def refuse_unwritable(shape: DecoderConfig) -> None:
+    """Raise ValueError for a shape that save_decoder does not write."""
+    if shape.head_dim * shape.num_attention_heads != shape.hidden_size:
+        raise ValueError(f"head_dim = {shape.head_dim} cannot be written; allowed: hidden_size / num_attention_heads")
+
+
 def save_decoder(decoder: Decoder, folder: Path, *, extra: dict[str, Any], dtype: torch.dtype = torch.bfloat16) -> None:
     """Write a model directory; `extra` goes into config.json (special tokens, drafter's keys).
 
@@ -275,8 +281,7 @@ def save_decoder(decoder: Decoder, folder: Path, *, extra: dict[str, Any], dtype
     the disk refuses the weights.
     """
     c = decoder.config
-    if c.head_dim * c.num_attention_heads != c.hidden_size:
-        raise ValueError(f"{folder}: only the shapes of Qwen2 and Llama can be written (head_dim = hidden / heads)")
+    refuse_unwritable(c)
     state, parts = decoder.state_dict(), {}
     q_width, kv_width = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
     splits = {3: [q_width, kv_width, kv_width], 2: [c.intermediate_size] * 2, 1: None}

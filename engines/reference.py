@@ -30,7 +30,7 @@ from engines.speculation import Speculation
 from engines.speculative.distributions import border_gap
 from engines.speculative.drafts import NO_DRAFT
 from engines.warming import warm_up
-from results.alignment import read_alignment
+from results.alignment import read_alignment, stamps
 from results.records import Completion
 
 DTYPES: dict[NumberFormat, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -209,7 +209,7 @@ class ReferenceEngine:
         if self.chat.thinking is not None:
             described["thinking"] = self.chat.thinking
         if self.speculation:
-            described |= contaminated(self.speculation)
+            described |= stamps_of(self.speculation)
             digests = [model_digest(resolve_model(name)) for name in self.speculation.drafters]
             described["drafter_digest"] = digests[0] if len(digests) == 1 else digests
             described["drafter_format"] = self.drafter_format
@@ -222,11 +222,9 @@ class ReferenceEngine:
         """Nothing outlives the object."""
 
 
-def contaminated(speculation: Speculation) -> dict[str, list[str]]:
-    """Names of drafters that were trained on evaluation problems; nothing where there are none."""
-    records = {name: read_alignment(resolve_model(name)) for name in speculation.drafters}
-    names = [name for name, record in records.items() if record and record.contamination == "contaminated"]
-    return {"contaminated_drafters": names} if names else {}
+def stamps_of(speculation: Speculation) -> dict[str, list[str]]:
+    """Names of drafters that were trained on evaluation problems, or unchecked; nothing where there are none."""
+    return stamps({name: read_alignment(resolve_model(name)) for name in speculation.drafters})
 
 
 def median_seconds(work: Callable[[], object]) -> float:

@@ -30,7 +30,7 @@ from engines.serving.process import LOOPBACK, ServerProcess, free_port, refuse_u
 from engines.serving.resolved import check_server, read_rounds, resolved
 from engines.speculation import Speculation
 from engines.warming import warm_up
-from results.alignment import read_alignment
+from results.alignment import read_alignment, stamps
 from results.records import Completion
 
 FLUSH_SECONDS = 30.0
@@ -237,8 +237,7 @@ class SglangEngine:
         if self.drafter:
             described["drafter_digest"] = digest(self.drafter)
             record = read_alignment(self.drafter.folder)
-            if record and record.contamination == "contaminated":
-                described["contaminated_drafters"] = list(self.arm.speculation.drafters) if self.arm.speculation else []
+            described |= stamps(dict.fromkeys(self.arm.speculation.drafters if self.arm.speculation else (), record))
         return described
 
     def close(self) -> None:

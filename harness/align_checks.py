@@ -17,7 +17,7 @@ from engines.alignment.publish import Outline, child_of, outline_of
 from engines.alignment.stages import DrafterSetup
 from engines.cache import DecoderConfig, refuse_large_cache
 from engines.chat import ChatTokenizer
-from engines.checkpoints import read_config
+from engines.checkpoints import read_config, refuse_unwritable
 from engines.models import resolve_model
 from engines.serving.presence import missing_server
 from harness import catalog
@@ -78,6 +78,7 @@ def check_drafters(config: AlignConfig, setups: Sequence[DrafterSetup], verifier
 def refuse_training(setup: DrafterSetup, shape: DecoderConfig) -> None:
     """Raise ValueError for settings that a drafter of this shape cannot be trained with here."""
     ranks.refuse_unsharded(setup.schedule.optimizer)
+    refuse_unwritable(shape)
     if setup.lora_rank:
         refuse_rank(setup.lora_rank, shape)
     if setup.context and setup.context > shape.max_position_embeddings:

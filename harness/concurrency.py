@@ -17,6 +17,7 @@ from harness.arms import Arm, window_of
 from harness.bench import known
 from harness.generate import WARM_UP_PROBLEMS
 from harness.plan import plan_jobs
+from harness.stamps import stamp
 from harness.study import Study
 from results.acceptance import acceptance
 from tasks.contract import Problem
@@ -29,6 +30,7 @@ class Throughput:
     """An arm at one temperature and level; tau over its rounds after the prefill, NaN where there was none.
 
     rounds: those that all `concurrency` requests shared, where the engine counts them
+    stamp:  what must be said of its drafter beside these numbers (harness/stamps.py)
     """
 
     arm: str
@@ -41,6 +43,7 @@ class Throughput:
     tau: float
     rounds: RoundSums
     settled: bool
+    stamp: str
 
     @property
     def tokens_per_second(self) -> float:
@@ -102,4 +105,5 @@ def throughputs(
                         tau=acceptance([answer.rounds for answer in fine], window_of(arm, fine)).tau,
                         rounds=engine.round_sums().get(level, RoundSums()).minus(before),
                         settled=warm.settled,
+                        stamp=stamp([{"arms": [arm.name], "describe": engine.describe()}]),
                     )

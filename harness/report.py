@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.grade import RECORDS_FILE, Graded
-from harness.stamps import contaminated_in, stamp
+from harness.stamps import stamp_of_run
 from harness.study import Study
 from results.ledger import read_records
 from results.records import Policy
@@ -35,7 +35,7 @@ def draw_report(study: Study, graded: Graded, policy: Policy, folder: Path) -> R
 
     records = records_frame(read_records(folder / RECORDS_FILE))
     arms = [arm.name for arm in study.arms]
-    figures, warning = folder / FIGURES_FOLDER, stamp(contaminated_in(folder))
+    figures, warning = folder / FIGURES_FOLDER, stamp_of_run(folder)
     title = f"{study.title} ({warning})" if warning else study.title
     files: list[Path] = []
     for each in sorted(study.policies, key=lambda other: other != policy):

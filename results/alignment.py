@@ -15,6 +15,8 @@ RECORD_FILE = "alignment.json"
 SCHEMA = 1
 
 Verdict = Literal["clean", "contaminated", "not_checked"]
+STAMPED: Mapping[Verdict, str] = {"contaminated": "contaminated_drafters", "not_checked": "unchecked_drafters"}
+"""What is shown beside every number that such drafters had a part in, the worst verdict first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +91,20 @@ class AlignmentRecord:
         if not isinstance(row["settings"], Mapping):
             raise ValueError(f"settings = {row['settings']!r} is not allowed; allowed: an object")
         return cls(**row)
+
+
+def worst(*verdicts: Verdict) -> Verdict:
+    """The verdict that holds for a training and all those that it comes from."""
+    return next((verdict for verdict in STAMPED if verdict in verdicts), "clean")
+
+
+def stamps(records: Mapping[str, AlignmentRecord | None]) -> dict[str, list[str]]:
+    """Names of drafters by their stamp, for what an engine says of itself; nothing where all are clean."""
+    found = {
+        named: [name for name, record in records.items() if record and record.contamination == verdict]
+        for verdict, named in STAMPED.items()
+    }
+    return {named: drafters for named, drafters in found.items() if drafters}
 
 
 def read_alignment(folder: Path) -> AlignmentRecord | None:

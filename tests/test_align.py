@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -214,10 +215,37 @@ def test_a_contaminated_training_is_stamped_and_so_is_its_child(tmp_path: Path) 
     assert record_of(work / "child").contamination == "contaminated"
 
 
-def test_an_alignment_without_evaluation_tasks_is_refused(tmp_path: Path) -> None:
-    edit = ('[evaluation.arithmetic]\ntask = "arithmetic"\nnum_problems = 4\n', "")
+WITHOUT_EVALUATION = ('[evaluation.arithmetic]\ntask = "arithmetic"\nnum_problems = 4\n', "")
 
-    assert "no [evaluation.NAME]: name the tasks" in refused(align(write_alignment(tmp_path, edit)))
+
+def test_an_alignment_without_evaluation_tasks_is_refused(tmp_path: Path) -> None:
+    line = refused(align(write_alignment(tmp_path, WITHOUT_EVALUATION)))
+
+    assert "no [evaluation.NAME]: name the tasks" in line
+
+
+def test_the_child_of_an_unchecked_training_is_unchecked(tmp_path: Path) -> None:
+    work = aligned(write_alignment(tmp_path, WITHOUT_EVALUATION), "--allow-contaminated")
+    aligned(write_config(tmp_path, ('"parent"', f'"{work / "first"}"'), ("drafter.first", "drafter.child")))
+
+    assert record_of(work / "child").contamination == "not_checked"
+
+
+def test_a_training_shows_loss_streak_and_the_seconds_left(tmp_path: Path) -> None:
+    result = align(write_alignment(tmp_path))
+
+    assert re.search(r"first: loss -?\d+\.\d{4}, streak \d\.\d\d, step 4 of 4, \d+ s, 0 s left", result.stdout)
+    assert re.search(r"first: step 4: tau \d\.\d\d at T=0 \(\d+ rounds\), .* expected streak \d", result.stdout)
+
+
+@pytest.mark.parametrize("damage", [b"", b"no state at all", None])
+def test_a_damaged_training_state_is_one_line(tmp_path: Path, damage: bytes | None) -> None:
+    config = write_alignment(tmp_path)
+    state = aligned(config) / "first-training" / STATE_FILE
+    (tmp_path / "work" / "first" / "config.json").unlink()
+    state.write_bytes(state.read_bytes()[:-500] if damage is None else damage)
+
+    assert f"{STATE_FILE}: not a whole training state" in refused(align(config))
 
 
 @pytest.mark.parametrize(

@@ -251,6 +251,15 @@ def test_a_parent_without_weights_is_refused_before_texts_are_written(tmp_path: 
     assert not (tmp_path / "work").exists()
 
 
+def test_a_drafter_whose_shape_cannot_be_written_is_refused_before_texts_are_written(tmp_path: Path) -> None:
+    write_alignment(tmp_path)
+    path = tmp_path / "parent" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"head_dim": 16}))
+
+    assert "[drafter.first]: head_dim = 16 cannot be written; allowed: hidden_size /" in refusal(tmp_path)
+    assert not (tmp_path / "work").exists()
+
+
 def test_a_drafter_whose_parent_is_neither_trained_nor_asked_for_is_refused(folder: Path, work: Path) -> None:
     second = '\n[drafter.second]\nparent = "first"\nobjective = "ce"\n'
 

@@ -114,6 +114,14 @@ def test_the_streak_sum_is_the_sum_of_products_and_stops_at_the_end_of_the_text(
     assert math.isclose(float(cut), 0.5 + 0.4, abs_tol=1e-6)
 
 
+def test_log_streak_is_minus_the_mean_log_of_the_expected_streaks() -> None:
+    log_q = torch.tensor([[0.5, 0.8, 0.9], [0.9, 0.1, 0.1]]).log()
+
+    loss = log_streak(log_q, torch.tensor([[True, True, True], [True, False, False]]))
+
+    assert float(loss) == pytest.approx(-(math.log(0.5 + 0.4 + 0.36) + math.log(0.9)) / 2, abs=1e-5)
+
+
 def test_log_streak_has_the_gradient_of_the_streak_over_the_streak() -> None:
     log_q = torch.tensor([[-2.0, -0.3, -1.0]], requires_grad=True)
     valid = torch.ones(1, 3, dtype=torch.bool)

@@ -15,7 +15,7 @@ from engines.speculation import Speculation
 from harness.align_config import read_align
 from harness.cli import app
 from harness.study import read_study
-from results.alignment import RECORD_FILE, AlignmentRecord, read_alignment
+from results.alignment import RECORD_FILE, AlignmentRecord, read_alignment, worst
 from results.costs import Network, training_flops
 from tiny_models import TINY, write_drafter, write_model
 
@@ -112,23 +112,58 @@ def test_a_drafter_is_not_served_under_another_thinking_flag(models: Path) -> No
     assert served(models, thinking=True)["thinking"] is True
 
 
-@pytest.mark.parametrize("command", ["bench", "run"])
-def test_results_of_a_contaminated_drafter_say_so(models: Path, command: str) -> None:
-    write_record(models / "drafter", chat_template=template_of(models), contamination="contaminated")
+WORDS = {
+    "contaminated": "drafter trained on evaluation problems",
+    "not_checked": "drafter trained on prompts that were not compared with evaluation problems",
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "verdict"),
+    [
+        (["bench"], "contaminated"),
+        (["bench", "--concurrency", "1"], "contaminated"),
+        (["run"], "contaminated"),
+        (["run"], "not_checked"),
+    ],
+)
+def test_results_of_a_drafter_that_is_not_clean_say_so(models: Path, command: list[str], verdict: str) -> None:
+    write_record(models / "drafter", chat_template=template_of(models), contamination=verdict)
     study = models / "study"
     study.mkdir()
     (study / "study.toml").write_text(STUDY.replace('"verifier"', f'"{models / "verifier"}"'))
     text = (study / "study.toml").read_text().replace('"drafter"', f'"{models / "drafter"}"')
     (study / "study.toml").write_text(text)
     (study / "problems.jsonl").write_text(json.dumps({"question": "Mia has 42 coins.", "answer": "#### 42"}) + "\n")
-    out = ["--out", str(models / "runs")] if command == "run" else []
+    out = ["--out", str(models / "runs")] if command == ["run"] else []
 
-    result = CliRunner().invoke(app, [command, str(study), *out])
+    result = CliRunner().invoke(app, [command[0], str(study), *command[1:], *out])
 
     assert result.exit_code == 0, result.output
-    assert "drafter trained on evaluation problems: drafting" in result.output
-    if command == "run":
+    assert f"{WORDS[verdict]}: drafting" in " ".join(result.output.split())
+    if command == ["run"]:
         assert "evaluation" in (models / "runs/study/figures/accuracy.svg").read_text()
+
+
+def test_a_forecast_of_a_drafter_that_is_not_clean_says_so(models: Path) -> None:
+    write_record(models / "drafter", chat_template=template_of(models), contamination="contaminated")
+    rows = [{"question": word, "answer": "#### 1"} for word in ("Mia", "has", "coins")]
+    (models / "problems.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = ["--task", "gsm8k", "--source", str(models / "problems.jsonl"), "--temperature", "0"]
+    size = ["--window", "4", "--max-tokens", "20", "--no-measure", "--problems", "3"]
+
+    result = CliRunner().invoke(
+        app, ["forecast", str(models / "drafter"), "--against", str(models / "verifier"), *data, *size]
+    )
+
+    assert result.exit_code == 0, result.output
+    assert "drafter trained on evaluation problems: " in " ".join(result.output.split())
+
+
+def test_the_worst_verdict_of_a_line_of_trainings_holds() -> None:
+    assert worst("clean", "not_checked") == "not_checked"
+    assert worst("contaminated", "not_checked", "clean") == "contaminated"
+    assert worst("clean", "clean") == "clean"
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:

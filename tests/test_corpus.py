@@ -19,11 +19,12 @@ from engines.alignment.corpus import (
     usable,
     write_texts,
 )
-from engines.alignment.scoring import open_scorer, read_laws, score_texts, text_laws, unscored
+from engines.alignment.scoring import LAWS_FILE, open_scorer, read_laws, score_texts, text_laws, unscored
 from engines.contract import Request
 from engines.decoder import causal_mask
 from engines.reference import ReferenceEngine
 from engines.sampling import Sampling
+from results.ledger import read_rows, write_rows
 from results.records import Completion
 from tiny_models import TINY, write_model
 
@@ -176,3 +177,16 @@ def test_laws_that_are_not_there_are_named(engine: ReferenceEngine, tmp_path: Pa
 
     with pytest.raises(ValueError, match=r"laws.jsonl: no laws with top_logs = 7 of prompt"):
         read_laws(tmp_path, read_texts(tmp_path, asked), 7)
+
+
+@pytest.mark.parametrize("damage", ["kept", "logs"])
+def test_damaged_laws_are_named(engine: ReferenceEngine, tmp_path: Path, damage: str) -> None:
+    asked = wanted(engine, "Work.")
+    write(tmp_path, asked, engine)
+    texts = read_texts(tmp_path, asked)
+    score_texts(tmp_path, texts, open_scorer(engine.folder), count=5, top_p=1.0, listen=lambda: None)
+    rows = list(read_rows(tmp_path / LAWS_FILE))
+    write_rows(tmp_path / LAWS_FILE, [row | {damage: "A"} for row in rows])
+
+    with pytest.raises(ValueError, match=r"laws.jsonl: the laws of prompt .* are damaged"):
+        read_laws(tmp_path, texts, 5)

@@ -1,7 +1,11 @@
 """Packed windows against one window a row: the same laws, the same gradients, and more windows per second."""
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from engines.alignment.divergences import TargetLaws
 from engines.alignment.examples import Example, at_places, padded_laws, trimmed
@@ -9,6 +13,8 @@ from engines.alignment.objectives import log_streak
 from engines.alignment.packing import one_window_a_row
 from engines.alignment.windows import Windows, pad_sequences, uniform_anchors, window_log_probs, window_targets
 from engines.checkpoints import DrafterConfig
+from harness.cli import app
+from small_alignment import write_alignment
 from test_alignment import fresh_drafter, some_examples
 
 WINDOW = 4
@@ -35,6 +41,16 @@ def test_packed_windows_have_the_gradients_of_one_window_a_row(shift: int) -> No
     assert len(pairs) > 5
     assert all(torch.allclose(packed, row, rtol=1e-3, atol=1e-5) for packed, row in pairs)
     assert max(float(packed.abs().max()) for packed, _ in pairs) > 1e-3
+
+
+def test_the_command_times_both_ways(tmp_path: Path) -> None:
+    config = write_alignment(tmp_path)
+
+    result = CliRunner().invoke(app, ["align", str(config), "--work", str(tmp_path / "work"), "--packing"])
+
+    assert result.exit_code == 0, result.output
+    assert re.fullmatch(r"\d+ windows/s packed, \d+ one a row: \d+\.\d x \(16 windows a step\)\n", result.stdout)
+    assert not (tmp_path / "work").exists()
 
 
 def laws_of(example: Example) -> TargetLaws:

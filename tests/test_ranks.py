@@ -30,10 +30,15 @@ def align(config: Path, *arguments: str) -> Result:
 
 
 def align_on_two_ranks(config: Path) -> subprocess.CompletedProcess[str]:
-    program = config.parent / "program.py"
-    program.write_text("from harness.cli import main\nmain()\n")
-    command = [*LAUNCH, str(program), "align", str(config), "--work", str(config.parent / "work")]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    program = "from harness.cli import main\nmain()\n"
+    return on_two_ranks(config.parent, program, "align", str(config), "--work", str(config.parent / "work"))
+
+
+def on_two_ranks(folder: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    program = folder / "program.py"
+    program.write_text(text)
+    command = [*LAUNCH, str(program), *arguments]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
 
 
@@ -56,6 +61,61 @@ def test_two_ranks_make_the_steps_of_one_process_with_two_batches_a_step(tmp_pat
     assert torch.allclose(first["layers.0.out.weight"], second["layers.0.out.weight"], atol=5e-3)
     counted = [json.loads((tmp_path / name / "work/first/alignment.json").read_text()) for name in ("one", "two")]
     assert counted[0]["training_rows"] == counted[1]["training_rows"]
+
+
+def test_adapters_are_trained_on_two_ranks_as_in_one_process(tmp_path: Path) -> None:
+    adapters = ("save_every = 2", "save_every = 2\nlora_rank = 2")
+    one = write_alignment(tmp_path / "one", *ADAMW, adapters, ("anchors = 4", "anchors = 4\naccumulate = 2"))
+    two = write_alignment(tmp_path / "two", *ADAMW, adapters)
+    assert align(one).exit_code == 0
+    assert align(two, "--corpus-only").exit_code == 0
+
+    done = align_on_two_ranks(two)
+
+    assert done.returncode == 0, done.stderr
+    assert losses(tmp_path / "two/work") == pytest.approx(losses(tmp_path / "one/work"), rel=2e-3)
+    first, second = (
+        load_decoder(tmp_path / name / "work/first", torch.float32).state_dict() for name in ("one", "two")
+    )
+    assert torch.allclose(first["layers.0.out.weight"], second["layers.0.out.weight"], atol=5e-3)
+
+
+STAGED = """
+import json, math, sys
+from pathlib import Path
+from engines.alignment import ranks
+from engines.alignment.losses import WindowLoss
+from engines.alignment.schedule import Schedule
+from engines.alignment.trainer import train
+from test_alignment import DRAFTER, PLAN, fresh_drafter, some_examples
+
+def curve(folder, stage_seconds):
+    losses, done = [], False
+    while not done:
+        decoder = ranks.shard(fresh_drafter().train())
+        loss_at = WindowLoss(decoder=decoder, drafter=DRAFTER, plan=PLAN, batch_at=lambda n: some_examples(2, n))
+        schedule = Schedule(steps=4, learning_rate=1e-2, optimizer="adamw", adamw_ratio=0.5, weight_decay=0.1)
+        listen = lambda progress: losses.append(progress.loss)
+        done = train(decoder, loss_at, schedule, folder, stage_seconds=stage_seconds, listen=listen)
+        ranks.wait()
+    return losses
+
+ranks.join()
+folder = Path(sys.argv[1])
+curves = [curve(folder / "once", math.inf), curve(folder / "staged", 0.0)]
+if ranks.rank() == 0:
+    (folder / "curves.json").write_text(json.dumps(curves))
+ranks.leave()
+"""
+
+
+def test_a_training_on_two_ranks_goes_on_with_the_loss_curve_that_it_would_have_had(tmp_path: Path) -> None:
+    done = on_two_ranks(tmp_path, STAGED, str(tmp_path))
+
+    assert done.returncode == 0, done.stderr
+    at_once, staged = json.loads((tmp_path / "curves.json").read_text())
+    assert len(at_once) == 4
+    assert staged == pytest.approx(at_once, rel=1e-5)
 
 
 def test_several_ranks_do_not_write_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,11 +101,15 @@ def read_laws(folder: Path, texts: Sequence[Text], count: int) -> tuple[list[Exa
 
 
 def laws_of(row: Mapping[str, Any], text: Text, path: Path) -> TargetLaws:
-    """The laws in a line."""
-    shape = (len(text.response_ids), int(row["kept"]))
-    tokens, logs = (
-        np.frombuffer(base64.b64decode(row[name]), dtype=kind) for name, kind in (("tokens", "<i4"), ("logs", "<f4"))
-    )
+    """The laws in a line. Raises ValueError where there are none."""
+    try:
+        shape = (len(text.response_ids), int(row["kept"]))
+        tokens, logs = (
+            np.frombuffer(base64.b64decode(row[name]), dtype=kind)
+            for name, kind in (("tokens", "<i4"), ("logs", "<f4"))
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: the laws of prompt {text.key[0]} are damaged: {error!r}") from None
     if tokens.size != shape[0] * shape[1] or logs.size != tokens.size:
         raise ValueError(f"{path}: the laws of prompt {text.key[0]} are not {shape[0]} x {shape[1]} numbers")
     return TargetLaws(

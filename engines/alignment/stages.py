@@ -26,7 +26,7 @@ from engines.checkpoints import CONFIG_FILE, model_digest
 from engines.compute import network_of
 from engines.decoder import Decoder
 from engines.forecast import RecordedText
-from results.alignment import AlignmentRecord, read_alignment
+from results.alignment import AlignmentRecord, read_alignment, worst
 from results.costs import forward_flops, training_flops
 from results.ledger import Ledger
 
@@ -122,7 +122,7 @@ class Training:
         self.network = network_of(start.decoder.config)
         decoder = start.decoder
         if setup.lora_rank:
-            add_adapters(decoder, setup.lora_rank, alpha=setup.lora_alpha, seed=setup.plan.seed)
+            self.add_adapters(decoder)
         self.adapters = adapter_parameters(decoder) if setup.lora_rank else None
         self.decoder = ranks.shard(decoder.to(setup.device))
         room = start.decoder.config.max_position_embeddings
@@ -197,9 +197,15 @@ class Training:
             return (merged(self.decoder) if self.setup.lora_rank else self.decoder_copy()).to("cpu")
         weights, _ = ranks.whole(self.decoder, [])
         decoder = Decoder(self.decoder.config)
+        if self.setup.lora_rank:
+            self.add_adapters(decoder)
         if ranks.rank() == 0:
             decoder.load_state_dict(weights)
-        return decoder
+        return merged(decoder) if self.setup.lora_rank else decoder
+
+    def add_adapters(self, decoder: Decoder) -> None:
+        """Freeze the weights and put the adapters that are trained beside them."""
+        add_adapters(decoder, self.setup.lora_rank, alpha=self.setup.lora_alpha, seed=self.setup.plan.seed)
 
     def decoder_copy(self) -> Decoder:
         """A copy on the CPU of a decoder on a GPU."""
@@ -220,8 +226,8 @@ class Training:
         flops = training_flops(self.network, spent["trained_rows"], adapter_parameters=self.adapters)
         before = read_alignment(self.setup.parent)
         facts = dict(self.material.facts)
-        if before and before.contamination == "contaminated":
-            facts["contamination"] = before.contamination
+        if before:
+            facts["contamination"] = worst(facts["contamination"], before.contamination)
         gpus = ranks.count() if self.setup.device != "cpu" else 0
         return AlignmentRecord(
             name=name,

@@ -7,6 +7,7 @@ torchrun every rank takes its own batches, and the first one writes (ranks.py).
 
 import math
 import os
+import pickle
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -75,8 +76,13 @@ def save_atomically(state: object, path: Path) -> None:
     except (OSError, RuntimeError) as error:
         # torch reports a full disk as a RuntimeError of its writer.
         scratch.unlink(missing_ok=True)
-        reason = " ".join(str(error).split())[:200]
-        raise OSError(f"{path}: the checkpoint could not be written, the one before it is intact: {reason}") from error
+        kept = "the checkpoint could not be written, the one before it is intact"
+        raise OSError(f"{path}: {kept}: {reason_of(error)}") from error
+
+
+def reason_of(error: Exception) -> str:
+    """What torch says, in one short line."""
+    return " ".join(str(error).split())[:200]
 
 
 class Run:
@@ -93,8 +99,13 @@ class Run:
             self.load()
 
     def load(self) -> None:
-        """Take up the state of the folder."""
-        state = torch.load(self.path, weights_only=True, map_location="cpu")
+        """Take up the state of the folder. Raises ValueError for a file that is no whole state."""
+        try:
+            state = torch.load(self.path, weights_only=True, map_location="cpu")
+        except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+            raise ValueError(
+                f"{self.path}: not a whole training state ({reason_of(error)}); remove {self.path.parent} to train anew"
+            ) from error
         ranks.load_whole(self.model, self.optimizers, state["model"], state["optimizers"])
         self.groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
         self.step, self.seconds = state["step"], state["seconds"]

@@ -27,7 +27,7 @@ from harness.commands.json_file import check_writable, write_json
 from harness.concurrency import Throughput, throughputs
 from harness.drafter_latency import latencies
 from harness.plan import Job
-from harness.stamps import contaminated_arms, stamp
+from harness.stamps import stamp
 from harness.study import Study, at_temperature, read_study
 from results.provenance import collect_provenance
 from results.records import Generation
@@ -103,7 +103,7 @@ def bench_arms(study: Study, most_problems: int | None, against: str | None, con
         typer.echo(f"{study.title}: {len(measured.jobs)} requests to make; opening and warming up the engines")
         with plain_errors():
             measured.prepare()
-        warning = stamp(contaminated_arms(measured.facts.values()))
+        warning = stamp(measured.facts.values())
         if warning:
             console.print(warning)
         with plain_errors():
@@ -128,6 +128,8 @@ def bench_levels(study: Study, most_problems: int | None, levels: Sequence[int],
             failed = f", {each.failed} failed" if each.failed else ""
             place = f"{each.arm} T={each.temperature:g}, {each.concurrency}"
             typer.echo(f"  {place}: {each.tokens_per_second:.1f} tokens/s{failed}")
+    for warning in filter(None, dict.fromkeys(each.stamp for each in measured)):
+        console.print(warning)
     console.print()
     console.print(throughput_table(measured))
     timed = [each for each in measured if each.rounds.rounds]

@@ -9,11 +9,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from engines.reference import stamps_of
 from engines.speculation import Speculation
 from harness import catalog
 from harness.commands.exits import INTERRUPTED, plain_errors
 from harness.commands.json_file import check_writable, write_json
 from harness.forecast import Asked, Forecast, forecasts
+from harness.stamps import stamp
 from results.provenance import collect_provenance
 
 WIDTH = 100
@@ -37,9 +39,17 @@ def forecast(
             speculation = Speculation(**{key: value for key, value in settings.items() if value is not None})
             chosen = list(catalog.build_task(task, options).problems())[:problems]
             found = list(forecasts(Asked(speculation=speculation, problems=chosen, **asked)))
+            stamps = stamps_of(speculation)
+            warning = stamp([{"arms": speculation.drafters, "describe": stamps}])
+            if warning:
+                console.print(warning)
             console.print(table(found, len(chosen)))
             if json_file:
-                facts = {"speculation": speculation.settings, "verifier": asked["verifier"], "problems": len(chosen)}
+                facts = {
+                    "speculation": speculation.settings,
+                    "verifier": asked["verifier"],
+                    "problems": len(chosen),
+                } | stamps
                 row = {"forecasts": [each.to_json() for each in found], "asked": facts}
                 write_json(json_file, row | {"provenance": collect_provenance({})})
     except KeyboardInterrupt:
