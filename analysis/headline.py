@@ -132,11 +132,12 @@ def _speeds(arm: pd.DataFrame, base: pd.DataFrame, seed: int) -> dict[str, Any]:
 
 
 def _tau_ratio(arm: pd.DataFrame, other: pd.DataFrame, seed: int) -> dict[str, float]:
-    """Paired by problem; unknown where the other arm was not run, or accepted nothing in some problem."""
+    """Paired by problem; unknown where the other arm was not run, or accepted nothing."""
     shared = arm.index.intersection(other.index)
     ours, theirs = arm.loc[shared], other.loc[shared]
-    columns = [ours["accepted"], ours["rounds"], theirs["accepted"].where(theirs["accepted"] > 0), theirs["rounds"]]
-    return _named("tau_ratio", _estimate(rate_ratio, *columns, seed=seed))
+    columns = [ours["accepted"], ours["rounds"], theirs["accepted"], theirs["rounds"]]
+    known = theirs["accepted"].sum() > 0
+    return _named("tau_ratio", _estimate(rate_ratio, *columns, seed=seed) if known else UNKNOWN)
 
 
 def _break_even(total: pd.Series, base_total: pd.Series) -> float:

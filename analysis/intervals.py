@@ -84,20 +84,24 @@ def rate_ratio(
     """Speed-up: the ratio of sums of an arm over that of a baseline, on the same problems.
 
     Shapes:
-        all: [P], position by position the same problem; all but amounts > 0
+        all: [P], position by position the same problem; both seconds > 0, the sum of base_amounts too
     Raises ValueError as rate does.
     """
     columns = _columns(
-        positive=("seconds", "base_amounts", "base_seconds"),
+        positive=("seconds", "base_seconds"),
         amounts=amounts,
         seconds=seconds,
         base_amounts=base_amounts,
         base_seconds=base_seconds,
     )
-    sums = _bootstrap(len(columns), generator, lambda chosen: _sums(columns, chosen))
     total = columns.sum(axis=0)
+    if total[2] <= 0:
+        raise ValueError(f"base_amounts has the sum {total[2]:g}; allowed: a sum > 0")
+    sums = _bootstrap(len(columns), generator, lambda chosen: _sums(columns, chosen))
     value = (total[0] / total[1]) / (total[2] / total[3])
-    return _interval(value, (sums[:, 0] / sums[:, 1]) / (sums[:, 2] / sums[:, 3]))
+    # A resample of problems without base amounts has no finite ratio: the upper end is then unknown or infinite.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return _interval(value, (sums[:, 0] / sums[:, 1]) / (sums[:, 2] / sums[:, 3]))
 
 
 def median(values: ArrayLike, generator: Generator) -> Interval:

@@ -16,6 +16,7 @@ from typing import Any
 
 from engines.contract import BareForwards, Engine
 from harness.arms import Arm, window_of
+from harness.bench_result import ArmResult, Bare
 from harness.generate import (
     WARM_UP_PROBLEMS,
     OpenEngine,
@@ -28,26 +29,13 @@ from harness.generate import (
 )
 from harness.plan import plan_jobs
 from harness.study import Cell, Study
-from results.acceptance import Acceptance, acceptance
-from results.costs import break_even_tau, needed_tau, speed_limit
+from results.acceptance import acceptance
 from results.provenance import collect_provenance
 from results.records import Clock, Completion, Generation
 from tasks.contract import Problem
 
 BENCH_STUDY = Path(__file__).with_name("bench.toml")
 CLOCK: Clock = "decode"
-SPEEDUPS = (2, 3, 4)
-"""For which the bench says how much tau they take."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bare:
-    """An arm's forwards timed apart after `context` tokens with `nodes` drafted ones, and the baseline's plain step."""
-
-    context: int
-    nodes: int
-    step_seconds: float
-    forwards: BareForwards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,92 +46,6 @@ class Timed:
     nodes: int
     rounds: int
     forwards: BareForwards
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmResult:
-    """What the bench found for an arm at one temperature.
-
-    speeds:     its row of analysis.headline
-    bare:       None where it made no round, where the baseline itself speculates, or the engine times no forwards
-    Numbers that cannot be computed are NaN here and null in JSON.
-    """
-
-    cell: Cell
-    speeds: Mapping[str, Any]
-    acceptance: Acceptance
-    bare: Bare | None
-
-    @property
-    def round_seconds(self) -> float:
-        """Mean seconds of a round."""
-        return sum(float(self.speeds[f"{part}_ms"]) for part in ("draft", "verify", "other")) / 1000
-
-    @property
-    def step_seconds(self) -> float:
-        """Mean seconds of the baseline's tokens on the same problems; the headline's break-even counts the bonus."""
-        return self.round_seconds / float(self.speeds["break_even"])
-
-    @property
-    def break_even_tau(self) -> float:
-        """From which on the arm pays, at the measured seconds."""
-        return break_even_tau(step_seconds=self.step_seconds, round_seconds=self.round_seconds)
-
-    def needed_tau(self, speedup: float) -> float:
-        """What a speed-up takes, at the measured seconds."""
-        return needed_tau(speedup, step_seconds=self.step_seconds, round_seconds=self.round_seconds)
-
-    @property
-    def limit(self) -> float:
-        """The speed-up at this tau if rounds and steps were bare forwards."""
-        if self.bare is None:
-            return math.nan
-        return speed_limit(
-            float(self.speeds["tau"]),
-            step_seconds=self.bare.step_seconds,
-            draft_seconds=self.bare.forwards.draft_seconds,
-            verify_seconds=self.bare.forwards.verify_seconds,
-        )
-
-    @property
-    def limit_share(self) -> float:
-        """Share of the limit that was reached."""
-        return float(self.speeds["speedup"]) / self.limit
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        bare = self.bare and {
-            "context": self.bare.context,
-            "nodes": self.bare.nodes,
-            "step_ms": 1000 * self.bare.step_seconds,
-            "draft_ms": 1000 * self.bare.forwards.draft_seconds,
-            "verify_ms": 1000 * self.bare.forwards.verify_seconds,
-        }
-        return {
-            "temperature": self.cell.temperature,
-            "tokens_per_second": known(self.speeds["tokens_per_second"]),
-            "speedup": self._interval("speedup"),
-            "median_speedup": self._interval("median_speedup"),
-            "tau": known(self.speeds["tau"]),
-            "tau_with_bonus": known(self.speeds["tau_with_bonus"]),
-            **({"tau_ratio": self._interval("tau_ratio")} if "tau_ratio" in self.speeds else {}),
-            "break_even_tau": known(self.break_even_tau),
-            "needed_tau": {str(speedup): known(self.needed_tau(speedup)) for speedup in SPEEDUPS},
-            "ms": {part: known(self.speeds[f"{part}_ms"]) for part in ("draft", "verify", "other")},
-            "limit": known(self.limit),
-            "limit_share": known(self.limit_share),
-            "bare": bare,
-            "alpha": [known(alpha) for alpha in self.acceptance.alpha],
-            "survival": [known(survival) for survival in self.acceptance.survival],
-            "tested": [position.tested for position in self.acceptance.positions],
-            "n_problems": self.speeds["problems_timed"],
-            "rounds": self.acceptance.rounds,
-            "errors": self.speeds["errors"],
-        }
-
-    def _interval(self, name: str) -> dict[str, float | None]:
-        ends = {"value": name, "low": f"{name}_low", "high": f"{name}_high"}
-        return {end: known(self.speeds[column]) for end, column in ends.items()}
 
 
 class Bench:
@@ -220,10 +122,23 @@ class Bench:
             raise ValueError(f"study {self.study.name!r}: no request was answered; the first: {first}")
         table = headline(generations_frame(generations), baseline=self.study.baseline, clock=CLOCK, against=against)
         rows = {(row["arm"], row["temperature"]): row for row in table.to_dict("records")}
-        return [
+        results = [
             self._result(cell, rows[cell.arm.name, cell.temperature], answers_of(cell, generations))
             for cell in self.study.cells
         ]
+        return [self._with_late(each, generations, against) for each in results] if against else results
+
+    @staticmethod
+    def _with_late(result: ArmResult, generations: Sequence[Generation], against: str) -> ArmResult:
+        """The result with the survival of the window's second half over that of the arm `against`."""
+        from analysis.survival import late_ratio
+
+        at = [each for each in generations if each.temperature == result.cell.temperature]
+        own = [each for each in at if each.arm == result.cell.arm.name]
+        other = [each for each in at if each.arm == against]
+        late = late_ratio(own, other, result.half)
+        columns = {"late_ratio": late.value, "late_ratio_low": late.low, "late_ratio_high": late.high}
+        return replace(result, speeds={**result.speeds, **columns})
 
     def _result(self, cell: Cell, speeds: Mapping[str, Any], answers: Sequence[Completion]) -> ArmResult:
         found = acceptance([answer.rounds for answer in answers], window_of(cell.arm, answers))
@@ -296,8 +211,3 @@ def contexts_of(answers: Iterable[Completion]) -> Iterable[int]:
         for before, _ in zip(answer.rounds, answer.rounds[1:], strict=False):
             context += before.kept
             yield context
-
-
-def known(value: float) -> float | None:
-    """The number as JSON can say it."""
-    return None if math.isnan(value) else value

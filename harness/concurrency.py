@@ -14,7 +14,7 @@ from typing import Any
 from engines.contract import Engine, RoundSums
 from harness import catalog
 from harness.arms import Arm, window_of
-from harness.bench import known
+from harness.bench_result import known
 from harness.generate import WARM_UP_PROBLEMS
 from harness.plan import plan_jobs
 from harness.stamps import stamp

@@ -11,7 +11,8 @@ import fake_engine
 from engines.contract import Request
 from fake_engine import FakeEngine, fake_engines
 from harness.arms import Arm
-from harness.bench import BENCH_STUDY, ArmResult, Bench
+from harness.bench import BENCH_STUDY, Bench
+from harness.bench_result import ArmResult
 from harness.cli import app
 from harness.plan import plan_jobs
 from harness.study import Study, at_temperature, read_study

@@ -1,6 +1,7 @@
 """Accepted tokens per round of one arm over another's, paired by problem: its value, its interval, and the option."""
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 
 from analysis.frames import generations_frame
 from analysis.headline import headline
+from analysis.survival import late_ratio
 from harness.cli import app
 from results.records import Completion, Generation, Round
 from small_study import use_fakes, write_study
@@ -60,13 +62,36 @@ def test_the_ratio_is_unknown_where_the_other_arm_accepted_nothing() -> None:
     assert table["tau_ratio"].isna().all()
 
 
+def test_a_problem_of_which_the_other_arm_accepted_nothing_counts_in_the_ratio() -> None:
+    table = ratios(
+        *(generation("paper", problem, [accepted]) for problem, accepted in (("a", 0), ("b", 2))),
+        *(generation("tree", problem, [4]) for problem in "ab"),
+    )
+
+    assert table.loc["tree", "tau_ratio"] == 4.0
+
+
+def test_the_late_ratio_counts_places_behind_the_middle_of_the_window() -> None:
+    ours = [generation("ours", "a", [8, 2, 5]), generation("ours", "b", [4])]
+    other = [generation("other", "a", [5, 3]), generation("other", "b", [6, 0])]
+
+    assert late_ratio(ours, other, 4).value == pytest.approx((5 / 4) / (3 / 4))
+
+
+def test_the_late_ratio_is_unknown_where_the_other_arm_came_so_far_in_no_round() -> None:
+    assert math.isnan(late_ratio([generation("ours", "a", [8])], [generation("other", "a", [4])], 4).value)
+    assert math.isnan(late_ratio([generation("ours", "a", [8])], [generation("other", "b", [8])], 4).value)
+
+
 def test_bench_holds_the_arms_against_the_one_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use_fakes(monkeypatch)
     monkeypatch.chdir(tmp_path)
     study = str(write_study(tmp_path))
     CliRunner().invoke(app, ["bench", study, "--against", "fast", "--json", "found.json"])
 
-    assert json.loads(Path("found.json").read_text(encoding="utf-8"))["arms"]["fast"]["tau_ratio"]["value"] == 1
+    fast = json.loads(Path("found.json").read_text(encoding="utf-8"))["arms"]["fast"]
+    assert fast["tau_ratio"]["value"] == 1
+    assert "late_ratio" in fast
 
 
 def test_an_arm_that_does_not_draft_is_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from engines.contract import LARGEST_CONCURRENCY
 from engines.speculation import LARGEST_WINDOW
-from harness.bench import BENCH_STUDY, ArmResult, Bench
+from harness.bench import BENCH_STUDY, Bench
+from harness.bench_result import ArmResult
 from harness.commands.bench_tables import (
     alpha_table,
     latency_table,

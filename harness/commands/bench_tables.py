@@ -7,7 +7,8 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from harness.bench import CLOCK, SPEEDUPS, ArmResult
+from harness.bench import CLOCK
+from harness.bench_result import SPEEDUPS, ArmResult
 from harness.concurrency import Throughput
 from harness.drafter_latency import Against, Latency
 
@@ -61,15 +62,22 @@ def rounds_table(results: Sequence[ArmResult]) -> Table:
 
 
 def ratio_table(results: Sequence[ArmResult], against: str) -> Table:
-    """Tau over another arm's."""
+    """Tau and late survival over another arm's."""
     table = plain_table(
         f"Tau over that of {against}",
-        "Ratio of the accepted draft tokens per round on the same problems; [95 % interval over problems].",
-        ("arm", "tau", "ratio"),
+        "Ratio of the accepted draft tokens per round on the same problems; late: of those of the window's second half "
+        "alone, and how often its places were reached; [95 % interval over problems].",
+        ("arm", "tau", "ratio", "late", "reached"),
     )
     for each in results:
         if each.cell.arm.speculation:
-            table.add_row(each.cell.arm.name, number(each.speeds["tau"]), interval(each.speeds, "tau_ratio"))
+            table.add_row(
+                each.cell.arm.name,
+                number(each.speeds["tau"]),
+                interval(each.speeds, "tau_ratio"),
+                interval(each.speeds, "late_ratio"),
+                str(each.late_tests),
+            )
     return table
 
 
