@@ -1,6 +1,7 @@
 """The engine against a server of the native interface: rounds, deadlines, ends and losses, without SGLang."""
 
 import itertools
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -17,6 +18,7 @@ from engines.sglang_engine import SglangEngine
 from engines.speculation import Speculation
 from fake_server import FakeServer, Script
 from results.records import Completion
+from test_alignment_record import write_record
 from tiny_models import write_drafter
 
 CHAT = ChatTokenizer(resolve_model("embedded:verifier"))
@@ -225,6 +227,15 @@ def test_a_server_without_the_plugin_is_not_started(monkeypatch: pytest.MonkeyPa
 
     with pytest.raises(OSError, match="SGLang finds no plugin engines"):
         SglangEngine("embedded:verifier", speculation=CHAIN)
+
+
+def test_a_drafter_that_was_aligned_under_another_template_is_not_served(tmp_path: Path) -> None:
+    drafter = tmp_path / "drafter"
+    shutil.copytree(resolve_model("embedded:aligned"), drafter)
+    write_record(drafter)
+
+    with pytest.raises(ValueError, match="aligned under chat template 000000000000"):
+        SglangEngine("embedded:verifier", speculation=Speculation(drafter=str(drafter), window=4), seeds=False)
 
 
 def test_n_gram_drafts_need_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
