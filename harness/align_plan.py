@@ -77,10 +77,14 @@ class Plan:
         )
 
     @property
+    def named(self) -> list[DrafterSetup]:
+        """The drafters that were asked for."""
+        return [setup for setup in self.setups if not self.limits.only or setup.name in self.limits.only]
+
+    @property
     def asked(self) -> list[DrafterSetup]:
-        """The drafters that are to be trained now, those that are done left out."""
-        named = [setup for setup in self.setups if not self.limits.only or setup.name in self.limits.only]
-        return [setup for setup in named if not is_done(self.work, setup)]
+        """Those of them that are to be trained now, which leaves out what is done."""
+        return [setup for setup in self.named if not is_done(self.work, setup)]
 
     def work_to_do(self) -> Work:
         """What there is to do, held against models, prompts and what is there; loads problems, writes nothing."""

@@ -214,6 +214,9 @@ def align(
     allow_contaminated: Annotated[
         bool, typer.Option("--allow-contaminated", help="Train on evaluation problems, and stamp what comes of it.")
     ] = False,
+    publish: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Copy all checkpoints there once they are complete.")
+    ] = None,
     packing: Annotated[bool, typer.Option("--packing", help="Only time packed windows against one a row.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check, and say what would be done.")] = False,
 ) -> None:
@@ -227,7 +230,7 @@ def align(
         corpus_only=corpus_only,
         allow_contaminated=allow_contaminated,
     )
-    command.align(config, work, out, limits, packing=packing, dry_run=dry_run)
+    command.align(config, work, out, limits, publish=publish, packing=packing, dry_run=dry_run)
 
 
 @app.command()

@@ -73,6 +73,19 @@ def test_a_checkpoint_carries_what_it_cost_and_where_it_comes_from(tmp_path: Pat
     assert record.all_training_flops == record.training_flops + record.data_flops
 
 
+def test_complete_checkpoints_are_published_where_a_study_looks_for_them(tmp_path: Path) -> None:
+    config = write_alignment(tmp_path, ('objective = "log_streak"', 'objective = "log_streak"\nkeep_at = [2]'))
+    place = tmp_path / "drafters"
+    (place / "first").mkdir(parents=True)
+
+    work = aligned(config, "--publish", str(place))
+
+    assert sorted(path.name for path in place.iterdir()) == ["first", "first-000002"]
+    for name in ("first", "first-000002"):
+        assert model_digest(place / name) == model_digest(work / name)
+        assert record_of(place / name) == record_of(work / name)
+
+
 def test_flops_are_those_of_the_processed_rows(tmp_path: Path) -> None:
     work = aligned(write_alignment(tmp_path, ("evaluate_every = 2", "on_policy = 0.5")))
 

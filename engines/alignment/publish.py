@@ -154,3 +154,19 @@ def publish(decoder: Decoder, drafter: DrafterConfig, verifier: Path, record: Al
         raise OSError(f"{folder}: the checkpoint could not be written: {error}") from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def copy_checkpoint(checkpoint: Path, folder: Path) -> Path:
+    """Copy a checkpoint into `folder`, in place of an older one of its name; its new place.
+
+    Raises OSError where the disk refuses it; an older one is then still there.
+    """
+    place, scratch = folder / checkpoint.name, folder / f".{checkpoint.name}.partial"
+    shutil.rmtree(scratch, ignore_errors=True)
+    try:
+        shutil.copytree(checkpoint, scratch)
+        shutil.rmtree(place, ignore_errors=True)
+        scratch.rename(place)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return place

@@ -9,6 +9,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from engines.alignment import ranks
 from engines.alignment.evaluation import Evaluation
 from engines.alignment.packing import time_packing
+from engines.alignment.publish import copy_checkpoint
+from engines.alignment.stages import checkpoints_of
 from engines.alignment.trainer import Progress as StepProgress
 from harness.align import Alignment
 from harness.align_config import read_align
@@ -19,8 +21,19 @@ from harness.commands.exits import BAD_INPUT, INTERRUPTED, one_line, plain_error
 STEPS_A_LINE, TEXTS_A_LINE = 25, 100
 
 
-def align(config_path: Path, work: Path | None, runs: Path, limits: Limits, *, packing: bool, dry_run: bool) -> None:
+def align(
+    config_path: Path,
+    work: Path | None,
+    runs: Path,
+    limits: Limits,
+    *,
+    publish: Path | None,
+    packing: bool,
+    dry_run: bool,
+) -> None:
     """Do what is missing of an alignment; the same command goes on after an interrupt or an ended stage.
+
+    Complete checkpoints are copied into the folder `publish`, if one is named.
 
     A dry run only says what is missing; it opens no weights and writes nothing.
     """
@@ -31,6 +44,8 @@ def align(config_path: Path, work: Path | None, runs: Path, limits: Limits, *, p
             config = read_align(config_path)
             folder = work or runs / "align" / config.name
             refuse_file("--work", folder)
+            if publish is not None:
+                refuse_file("--publish", publish)
             plan = Plan(config, folder, limits)
             if packing:
                 typer.echo(time_packing(plan.setups[0], plan.verifier.folder).describe())
@@ -40,6 +55,8 @@ def align(config_path: Path, work: Path | None, runs: Path, limits: Limits, *, p
                     typer.echo(line)
                 return
             done = Alignment(plan, shown).run()
+            if done and publish is not None:
+                publish_all(plan, folder, publish)
     except FloatingPointError as error:
         typer.echo(f"streak: {one_line(error)}", err=True)
         raise typer.Exit(BAD_INPUT) from None
@@ -51,6 +68,15 @@ def align(config_path: Path, work: Path | None, runs: Path, limits: Limits, *, p
         ranks.leave()
     if ranks.rank() == 0:
         typer.echo(f"{folder}: complete" if done else f"the stage is over; {folder} keeps it: the same command goes on")
+
+
+def publish_all(plan: Plan, work: Path, folder: Path) -> None:
+    """Copy the checkpoints of the drafters that were asked for; the first rank does, and none of a corpus alone."""
+    if plan.limits.corpus_only or ranks.rank() != 0:
+        return
+    for setup in plan.named:
+        for checkpoint in checkpoints_of(work, setup):
+            typer.echo(str(copy_checkpoint(checkpoint, folder)))
 
 
 class Shown:
