@@ -53,6 +53,14 @@ class Answer(NamedTuple):
     error: str = ""
 
 
+class Ran(NamedTuple):
+    """What an engine answered to each batch, whether its rounds overlap, and how many requests shared one at most."""
+
+    answers: list[list[Answer]]
+    overlaps: bool
+    most_running: int
+
+
 def request(prompt: Sequence[int], tokens: int, *, rid: str | None = None, **sampling: Any) -> Request:
     """A request for exactly `tokens` tokens, unless the sampling parameters say otherwise."""
     named = {"temperature": 0, "max_new_tokens": tokens, "ignore_eos": True} | sampling
@@ -72,7 +80,7 @@ def run(
     *,
     further: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
-) -> list[list[Answer]]:
+) -> Ran:
     """Generate the batches one after the other on one engine; whatever it says is in the error of a failure."""
     from engines.sglang_plugin.cpu import cpu_environment
 
@@ -87,8 +95,9 @@ def run(
         command, env=child, capture_output=True, text=True, check=False, timeout=LONGEST_SECONDS, cwd=folder
     )
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
-    answers = json.loads(out.read_text(encoding="utf-8"))
-    return [[Answer(**answer) for answer in batch] for batch in answers]
+    ran = json.loads(out.read_text(encoding="utf-8"))
+    answers = [[Answer(**answer) for answer in batch] for batch in ran.pop("answers")]
+    return Ran(answers, **ran)
 
 
 def answer_of(output: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,6 +137,8 @@ def main(job: Path, out: Path) -> None:
     """What the child process does."""
     import sglang
 
+    from engines.serving.resolved import read_rounds
+
     spec = json.loads(job.read_text(encoding="utf-8"))
     engine = sglang.Engine(**spec["engine"])
     try:
@@ -136,7 +147,9 @@ def main(job: Path, out: Path) -> None:
             for each in batch:
                 each["input_ids"] = text_before(each.get("after") or [], batches, answers) + each["input_ids"]
             answers.append(generate(engine, batch))
-        out.write_text(json.dumps(answers), encoding="utf-8")
+        info = engine.get_server_info()
+        ran = {"overlaps": not info["disable_overlap_schedule"], "most_running": max(read_rounds(info), default=0)}
+        out.write_text(json.dumps(ran | {"answers": answers}), encoding="utf-8")
         wait_until_free(engine)
     finally:
         engine.shutdown()

@@ -123,7 +123,7 @@ def watched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         "SPY_FILE": str(file),
     }
     arm = ARM | {"model_path": str(models.target), "speculative_draft_model_path": str(models.drafter)}
-    answers = run(folder, arm, batches, environment=environment)
+    answers = run(folder, arm, batches, environment=environment).answers
     ended = [prompt + answer.ids for prompt, answer in zip(first, answers[0], strict=True)]
     prompts = {f"first-{n}": prompt for n, prompt in enumerate(first)}
     prompts |= {f"resumed-{n}": ended[n] + more[n] for n in range(ASKED)}

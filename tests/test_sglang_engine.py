@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,10 +86,7 @@ def test_every_stream_begins_with_an_empty_prefix_cache(chain: SglangEngine) -> 
 
 def test_many_requests_with_other_budgets_end_within_a_round_of_theirs(chain: SglangEngine) -> None:
     """A budget of 1 ms is over before the first token is here, on any machine."""
-    asked = [
-        Request(request_id=each.request_id, messages=each.messages, sampling=each.sampling, budget_seconds=budget)
-        for each, budget in zip(requests(64), [0.001, 0.3, 1.2, 60.0] * 16, strict=True)
-    ]
+    asked = with_mixed_budgets()
     found = answers(chain, asked)
 
     beyond = {each.request_id: moments_beyond(found[each.request_id], each.budget_seconds) for each in asked}
@@ -99,10 +97,36 @@ def test_many_requests_with_other_budgets_end_within_a_round_of_theirs(chain: Sg
     chain.flush()  # refused by a pool that something still holds
 
 
+def with_mixed_budgets() -> list[Request]:
+    return [
+        replace(each, budget_seconds=budget)
+        for each, budget in zip(requests(64), [0.001, 0.3, 1.2, 60.0] * 16, strict=True)
+    ]
+
+
 def moments_beyond(completion: Completion, budget_seconds: float) -> int:
     """At how many moments tokens came after the budget was spent; rounds that came as one chunk have the same."""
     moments = {each.seconds - completion.queue_seconds for each in completion.rounds}
     return sum(moment > budget_seconds for moment in moments)
+
+
+def test_64_requests_at_once_leave_nothing_behind(tmp_path: Path) -> None:
+    log = tmp_path / "crowd.log"
+    engine = SglangEngine("embedded:verifier", speculation=CHAIN, concurrency=64, max_context=320, seeds=False, log=log)
+    session = session_of(engine)
+    try:
+        asked = with_mixed_budgets()
+        found = answers(engine, asked)
+        engine.flush()
+        most = max(engine.round_sums())
+    finally:
+        engine.close()
+
+    assert len(found) == 64
+    assert not [completion.error for completion in found.values() if completion.error]
+    assert max(moments_beyond(found[each.request_id], each.budget_seconds) for each in asked) == 1
+    assert most >= 16  # those whose budgets are long enough for a whole answer
+    assert guard.members(session) == []
 
 
 def test_texts_of_a_budget_are_beginnings_of_the_whole_ones(
@@ -130,8 +154,7 @@ def test_a_request_that_cannot_be_served_disturbs_no_other(chain: SglangEngine) 
 
 def test_nothing_of_a_server_stays_behind(tmp_path: Path) -> None:
     engine = SglangEngine("embedded:verifier", seeds=False, log=tmp_path / "plain.log")
-    assert engine.process is not None
-    session = next(os.getsid(pid) for pid in children_of(engine.process.pid))
+    session = session_of(engine)
     before = guard.members(session)
     texts = tokens(answers(engine, requests(2)))
     engine.close()
@@ -139,6 +162,12 @@ def test_nothing_of_a_server_stays_behind(tmp_path: Path) -> None:
     assert len(before) >= 3
     assert guard.members(session) == []
     assert texts == tokens(answers(ReferenceEngine("embedded:verifier"), requests(2)))
+
+
+def session_of(engine: SglangEngine) -> int:
+    """The session of an engine's own server."""
+    assert engine.process is not None
+    return next(os.getsid(pid) for pid in children_of(engine.process.pid))
 
 
 def children_of(pid: int) -> list[int]:

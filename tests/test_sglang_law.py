@@ -40,7 +40,7 @@ def sampled(rule: str, folder: Path) -> list[Answer]:
         "random_seed": 7,
     }
     asked = [request(prompt, LENGTH, temperature=1.0, ignore_eos=False) for _ in range(SAMPLES)]
-    return run(folder, arm | engine, [asked], further=further)[0]
+    return run(folder, arm | engine, [asked], further=further).answers[0]
 
 
 def fit_of(answers: list[Answer], folder: Path) -> Fit:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sglang_runs import MODELS, Answer, Request, needs_sglang, request, run
+from sglang_runs import MODELS, Answer, Ran, Request, needs_sglang, request, run
 
 pytestmark = needs_sglang
 WINDOW = 4
@@ -15,7 +15,7 @@ DRAFTED = {
     "speculative_draft_model_path": str(MODELS / "aligned"),
     "speculative_num_steps": WINDOW,
     "chunked_prefill_size": 16,
-    "max_total_tokens": 480,
+    "max_total_tokens": 800,
     "schedule_conservativeness": 0.1,
 }
 ARMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -25,8 +25,8 @@ ARMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "tree": ({}, {"shape": "tree", "nodes": 12}),
 }
 GREEDY, AGAIN, SEEDED, MIXED, LOGGED, STOPPED, GRAMMAR, REFUSED = range(8)
-EQUALS = 33
-"""The token of `=`, which every answer to a problem holds: some requests stop at it."""
+END, EQUALS = 1, 33
+"""The end token; and that of `=`, which every answer to a problem holds: some requests stop at it."""
 REFUSALS: dict[str, Any] = {
     "frequency_penalty": 0.5,
     "presence_penalty": 0.5,
@@ -52,6 +52,9 @@ def prompts() -> list[list[int]]:
 def batches() -> list[list[Request]]:
     """What every engine is asked, one batch after the other on the same radix cache.
 
+    SGLang knows how long a request that ignores the end token will be, and lets no more run than there is room for to
+    their ends. So the long ones are kept from the end token by a bias: eight of them run, and outgrow the pool.
+
     SGLang's seeded draws from a whole law are others where a request with top-k is in the same forward, as greedy ones
     count. So whole laws are asked for together, and the mixed batch has top-k throughout.
     """
@@ -60,7 +63,7 @@ def batches() -> list[list[Request]]:
     grammar: dict[str, Any] = {"regex": "[a-z ]{4,12}", "ignore_eos": False}
     mixed: dict[str, Any] = {"temperature": 0.9, "top_p": 0.95, "top_k": 20}
     return [
-        [request(prompt, 96) for prompt in asked],
+        [request(prompt, 96, ignore_eos=False, logit_bias={str(END): -1e4}) for prompt in asked],
         [request(prompt, 32) for prompt in asked],
         [request(prompt, 32, temperature=1.0, sampling_seed=100 + n) for n, prompt in numbered],
         [request(prompt, 24, sampling_seed=n, **(mixed if n % 2 else {})) for n, prompt in numbered],
@@ -74,11 +77,11 @@ def batches() -> list[list[Request]]:
 @pytest.fixture(scope="module")
 def vanilla(tmp_path_factory: pytest.TempPathFactory) -> list[list[Answer]]:
     """SGLang without speculation."""
-    return run(tmp_path_factory.mktemp("vanilla"), TARGET, batches()[:REFUSED])
+    return run(tmp_path_factory.mktemp("vanilla"), TARGET, batches()[:REFUSED]).answers
 
 
 @pytest.fixture(scope="module", params=ARMS)
-def arm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[list[Answer]]:
+def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """The same requests with SPECDIFF2: a pool that is too small for them, chunks of 16, overlapping rounds.
 
     Whether SGLang takes a request back or lets it wait is up to the order in which requests come in. So it is told to
@@ -92,6 +95,12 @@ def arm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         further=further,
         environment={"SGLANG_TEST_RETRACT": "1", "SGLANG_TEST_RETRACT_INTERVAL": "7"},
     )
+
+
+@pytest.fixture(scope="module")
+def arm(ran: Ran) -> list[list[Answer]]:
+    """What was answered."""
+    return ran.answers
 
 
 def ids(answers: list[Answer]) -> list[list[int]]:
@@ -131,6 +140,10 @@ def test_a_stop_token_cuts_a_round_where_it_stands(arm: list[list[Answer]], vani
 
 def test_a_grammar_binds_drafts_as_it_binds_tokens(arm: list[list[Answer]], vanilla: list[list[Answer]]) -> None:
     assert ids(arm[GRAMMAR]) == ids(vanilla[GRAMMAR])
+
+
+def test_eight_requests_shared_overlapping_rounds(ran: Ran) -> None:
+    assert (ran.most_running, ran.overlaps) == (8, True)
 
 
 def test_requests_were_taken_back_and_began_again(arm: list[list[Answer]]) -> None:
