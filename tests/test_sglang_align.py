@@ -29,6 +29,10 @@ num = 6
 temperatures = [0.0]
 max_tokens = 64
 
+[evaluation.arithmetic]
+task = "arithmetic"
+num_problems = 4
+
 [drafter.first]
 parent = "embedded:unaligned"
 objective = "log_streak"
