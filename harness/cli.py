@@ -106,7 +106,9 @@ def bench(
     source: SourcePath = None,
     temperature: Annotated[float | None, typer.Option(metavar="T", help="One of the study's, not all.")] = None,
     problems: Annotated[int | None, typer.Option(metavar="N", min=1, help="The first N problems.")] = None,
-    against: Annotated[str | None, typer.Option(metavar="ARM", help="Tau of each arm over this one's.")] = None,
+    against: Annotated[
+        str | None, typer.Option(metavar="ARM", help="Tau, or a round's overhead with --concurrency, over this arm's.")
+    ] = None,
     json_file: JsonPath = None,
     context: Annotated[str | None, typer.Option(metavar="LIST", help="Drafters alone, against the context.")] = None,
     window: Annotated[str | None, typer.Option(metavar="LIST", help="Drafters alone, against the window.")] = None,

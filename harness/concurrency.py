@@ -6,7 +6,7 @@ the first request sent to the last answer's end, the tail with fewer requests un
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -57,6 +57,13 @@ class Throughput:
         parts = {"draft": sums.draft_seconds, "verify": sums.verify_seconds}
         parts["other"] = sums.seconds - sum(parts.values())
         return {part: 1000 * seconds / count if count else math.nan for part, seconds in parts.items()}
+
+    def other_over(self, measured: Iterable["Throughput"], arm: str) -> float:
+        """Time of a round besides both forwards, over that of `arm` at the same temperature and level; NaN without."""
+        place = (arm, self.temperature, self.concurrency)
+        others = [each for each in measured if (each.arm, each.temperature, each.concurrency) == place]
+        theirs = others[0].round_ms["other"] if others else math.nan
+        return self.round_ms["other"] / theirs if theirs else math.nan
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""

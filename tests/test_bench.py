@@ -327,7 +327,6 @@ def test_the_bundled_bench_is_a_study(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (("--against", "fast", "--concurrency", "1"), "--against, --concurrency"),
         (("--against", "fast", "--window", "4"), "--against, --context or --window"),
         (("--concurrency", "1", "--context", "64"), "--concurrency, --context or --window"),
     ],

@@ -1,6 +1,8 @@
 """Throughput by concurrency: every arm at every level, on an engine that was opened for it."""
 
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,15 @@ def test_a_levels_rounds_are_those_that_all_its_requests_share(tmp_path: Path) -
     assert found[2].round_ms == pytest.approx({"draft": 2.0, "verify": 6.0, "other": 2.0})
 
 
+def test_what_is_no_forward_is_held_against_that_of_another_arm_at_the_same_level(tmp_path: Path) -> None:
+    study = read_study(write_study(tmp_path))
+    found = list(throughputs(study, Doubling().problems(), [2, 4], lambda *_: FakeEngine("fake")))
+    slow = replace(found[1], arm="slow", rounds=replace(found[1].rounds, seconds=found[1].rounds.seconds + 0.02))
+
+    assert slow.other_over(found, "vanilla") == pytest.approx(2.0)
+    assert math.isnan(found[0].other_over(found, "nobody"))
+
+
 def test_failed_requests_count_apart(tmp_path: Path) -> None:
     study = read_study(write_study(tmp_path))
     found = next(throughputs(study, Doubling().problems(), [1], lambda *_: FakeEngine("fake", fails_on="2 + 2")))
@@ -70,6 +81,8 @@ def test_the_bench_prints_a_table_by_concurrency_and_writes_its_json(
         str(write_study(tmp_path / "study")),
         "--concurrency",
         "4,1",
+        "--against",
+        "fast",
         "--json",
         str(tmp_path / "out.json"),
     ]
@@ -78,6 +91,7 @@ def test_the_bench_prints_a_table_by_concurrency_and_writes_its_json(
     assert result.exit_code == 0, result.output
     assert "Throughput by concurrency" in result.output
     assert "Rounds by concurrency" in result.output
+    assert "other / fast" in result.output
     rows = json.loads((tmp_path / "out.json").read_text())["throughput"]
     assert [(row["arm"], row["concurrency"]) for row in rows] == [
         ("vanilla", 1),
@@ -85,6 +99,7 @@ def test_the_bench_prints_a_table_by_concurrency_and_writes_its_json(
         ("fast", 1),
         ("fast", 4),
     ]
+    assert rows[3]["other_ratio"] == 1.0
 
 
 def test_a_concurrency_that_is_none_is_one_line(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from engines.contract import LARGEST_CONCURRENCY
 from engines.speculation import LARGEST_WINDOW
 from harness.bench import BENCH_STUDY, Bench
-from harness.bench_result import ArmResult
+from harness.bench_result import ArmResult, known
 from harness.commands.bench_tables import (
     alpha_table,
     latency_table,
@@ -64,7 +64,7 @@ def bench(
     console = Console(width=None if sys.stdout.isatty() else WIDTH, markup=False, highlight=False)
     try:
         if at_levels:
-            found = bench_levels(study, problems, at_levels, console)
+            found = bench_levels(study, problems, at_levels, against, console)
         elif at_contexts or at_windows:
             found = bench_drafters(study, at_contexts, at_windows, console)
         else:
@@ -81,7 +81,7 @@ def refuse_together(against: str | None, levels: Sequence[int], drafters: Sequen
     """Raise ValueError for options of two different benches, of which one would be passed over."""
     named = {"--against": against is not None, "--concurrency": bool(levels), "--context or --window": bool(drafters)}
     given = [option for option, is_given in named.items() if is_given]
-    if len(given) > 1:
+    if drafters and len(given) > 1:
         raise ValueError(f"{', '.join(given)}: not together; each is a bench of its own")
 
 
@@ -118,8 +118,10 @@ def bench_arms(study: Study, most_problems: int | None, against: str | None, con
         return measured.to_json(results)
 
 
-def bench_levels(study: Study, most_problems: int | None, levels: Sequence[int], console: Console) -> dict[str, Any]:
-    """Every arm at several concurrencies: one table, and a line for each as it is measured."""
+def bench_levels(
+    study: Study, most_problems: int | None, levels: Sequence[int], against: str | None, console: Console
+) -> dict[str, Any]:
+    """Every arm at several concurrencies: one table, or two where rounds are counted, and a line for each arm."""
     measured: list[Throughput] = []
     with plain_errors():
         problems = list(study.build_task().problems())[:most_problems]
@@ -136,9 +138,15 @@ def bench_levels(study: Study, most_problems: int | None, levels: Sequence[int],
     timed = [each for each in measured if each.rounds.rounds]
     if timed:
         console.print()
-        console.print(shared_rounds_table(timed))
+        console.print(shared_rounds_table(timed, against))
     facts = {"study": study.to_json()}
-    return {"throughput": [each.to_json() for each in measured], "provenance": collect_provenance(facts)}
+    found = [each.to_json() | other_ratio(each, measured, against) for each in measured]
+    return {"throughput": found, "provenance": collect_provenance(facts)}
+
+
+def other_ratio(each: Throughput, measured: Sequence[Throughput], against: str | None) -> dict[str, float | None]:
+    """What is neither draft nor target in a round, over that of an arm, where one is named."""
+    return {"other_ratio": known(each.other_over(measured, against))} if against else {}
 
 
 def show(study: Study, results: Sequence[ArmResult], against: str | None, console: Console) -> None:

@@ -152,17 +152,21 @@ def throughput_table(measured: Sequence[Throughput]) -> Table:
     return table
 
 
-def shared_rounds_table(measured: Sequence[Throughput]) -> Table:
-    """Where a round's time goes when so many requests share it."""
+def shared_rounds_table(measured: Sequence[Throughput], against: str | None) -> Table:
+    """Where a round's time goes when so many requests share it; the rest also over that of the arm `against`."""
     table = plain_table(
         "Rounds by concurrency",
         "Milliseconds of a round that all these requests share, from the start of the target's forward to that of the "
         "next round's: forwards of drafter and target, and all else of the engine and of drafting.",
-        ("arm", "T", "requests", "rounds", "draft ms", "verify ms", "other ms"),
+        (
+            *("arm", "T", "requests", "rounds", "draft ms", "verify ms", "other ms"),
+            *([f"other / {against}"] if against else []),
+        ),
     )
     for each in measured:
-        milliseconds = [number(value) for value in each.round_ms.values()]
-        table.add_row(each.arm, f"{each.temperature:g}", str(each.concurrency), str(each.rounds.rounds), *milliseconds)
+        row = [number(value) for value in each.round_ms.values()]
+        row += [number(each.other_over(measured, against))] if against else []
+        table.add_row(each.arm, f"{each.temperature:g}", str(each.concurrency), str(each.rounds.rounds), *row)
     return table
 
 
