@@ -106,6 +106,7 @@ class TrainingConfig:
     drafts: int = 8
     nodes: int = 64
     softness: float = 1.0
+    draft_temperature: float = 1.0
     lora_rank: int = 0
     lora_alpha: int = 16
     mask_token_id: int | None = None
@@ -146,6 +147,7 @@ NUMBERS: Mapping[str, Range] = {
     "on_policy": Range(0, 1),
     "decay": Range(1e-3, 1),
     "softness": Range(1e-3, 1e3),
+    "draft_temperature": Range(1e-3, 1e3),
 }
 
 

@@ -19,7 +19,11 @@ def drafter_setup(config: AlignConfig, drafter: DrafterConfig, work: Path, pad_i
         mixed = Mixed(
             weights=drafter.objective,
             settings=Settings(
-                decay=training.decay, drafts=training.drafts, nodes=training.nodes, softness=training.softness
+                decay=training.decay,
+                drafts=training.drafts,
+                nodes=training.nodes,
+                softness=training.softness,
+                draft_temperature=training.draft_temperature,
             ),
         )
         plan = Plan(

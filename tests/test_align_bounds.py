@@ -95,6 +95,7 @@ SETTINGS = [
     ("weight_decay = 1e30", "weight_decay = 1e+30 in [training] is not allowed"),
     ("clip_norm = 0", "clip_norm = 0 in [training] is not allowed"),
     ("on_policy = 1.5", "on_policy = 1.5 in [training] is not allowed"),
+    ("draft_temperature = 0", "draft_temperature = 0 in [training] is not allowed"),
     ("softness = 1e-300", "softness = 1e-300 in [training] is not allowed"),
     ("accumulate = 2147483647", "accumulate = 2147483647 in [training] is not allowed"),
     (

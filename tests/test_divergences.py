@@ -66,6 +66,20 @@ def test_streak_weighted_distillation_is_that_of_each_place_times_what_the_strea
     assert torch.allclose(found, (gains * places).sum(dim=-1).sum() / laws.valid.any(dim=-1).sum())
 
 
+def test_weights_of_cold_drafts_are_those_of_the_argmax_chain() -> None:
+    laws = random_windows()
+    assert laws.target is not None
+    # From the start on as far as the chain holds the verifier's tokens, and one place more; each gain is what follows.
+    hits = (laws.log_q == laws.draft_logs.amax(dim=-1)) & laws.valid
+    gains = streak_gains(hits.double().log(), laws.valid)
+    weights = gains / (1 + hits.cumprod(dim=-1).sum(dim=-1, keepdim=True))
+
+    found = streak_kl(laws.draft_logs, laws.target, laws.valid, laws.log_q, draft_temperature=1e-3)
+
+    places = place_divergence(laws.draft_logs, laws.target) * laws.valid
+    assert torch.allclose(found, (weights * places).sum() / laws.valid.any(dim=-1).sum(), atol=1e-4)
+
+
 def test_a_place_that_ends_every_streak_keeps_its_weight() -> None:
     log_q = torch.tensor([[0.9, 1e-9, 0.5]]).log()
 

@@ -148,6 +148,7 @@ def test_a_mistake_in_the_weights_is_named(weights: Mapping[str, Weight], messag
     [
         ({"decay": 0.0}, r"decay must lie in \(0, 1\], not 0.0"),
         ({"softness": 0.0}, "softness must be a positive number of nats, not 0.0"),
+        ({"draft_temperature": 0.0}, "draft_temperature must be a positive number, not 0.0"),
     ],
 )
 def test_a_mistake_in_the_settings_is_named(setting: Mapping[str, float], message: str) -> None:

@@ -80,18 +80,23 @@ def ar_distillation(draft_logs: Tensor, target: TargetLaws, valid: Tensor) -> Te
     return place_mean(place_divergence(draft_logs[..., :1, :], first), valid[..., :1])
 
 
-def streak_kl(draft_logs: Tensor, target: TargetLaws, valid: Tensor, log_q: Tensor) -> Tensor:
+def streak_kl(
+    draft_logs: Tensor, target: TargetLaws, valid: Tensor, log_q: Tensor, *, draft_temperature: float = 1.0
+) -> Tensor:
     """Divergence KL(p || q) of every place, weighed by what the streak would gain there: a mean over windows.
 
     A text takes about one round per 1 + S tokens, S the expected streak, and the weights, frozen, are the derivatives
     of log(1 + S) with respect to q_j. Whole laws are compared, since the one token that was drawn is a noisy stand-in.
 
-    Shapes:
+    Args:
         log_q: [..., G] the drafter's log-probabilities of the verifier's own tokens
+        draft_temperature: of the drafts that the weights count, towards 0 those of the argmax chain; the laws that are
+            compared stay as they are, so that no place is starved
     """
+    served = (log_q / draft_temperature - (draft_logs / draft_temperature).logsumexp(dim=-1)).detach()
     places = place_divergence(draft_logs, target).masked_fill(~valid, 0.0)
-    lengths = 1 + streak_sum(log_q, valid).detach()
-    return window_mean((streak_gains(log_q, valid) * places).sum(dim=-1) / lengths, valid)
+    lengths = 1 + streak_sum(served, valid)
+    return window_mean((streak_gains(served, valid) * places).sum(dim=-1) / lengths, valid)
 
 
 def tv(draft_logs: Tensor, target: TargetLaws, valid: Tensor) -> Tensor:

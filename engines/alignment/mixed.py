@@ -67,6 +67,8 @@ class Settings:
     """`tree_streak`: nodes of the tree that will be served."""
     softness: float = 1.0
     """`tree_streak`: nats over which a path goes from out to in."""
+    draft_temperature: float = 1.0
+    """`streak_kl`: of the drafts that its weights count."""
 
     def __post_init__(self) -> None:
         if not 0 < self.decay <= 1:
@@ -75,16 +77,24 @@ class Settings:
             raise ValueError(f"drafts and nodes must be at least 1, not {self.drafts} and {self.nodes}")
         if not 0 < self.softness < math.inf:
             raise ValueError(f"softness must be a positive number of nats, not {self.softness}")
+        if not 0 < self.draft_temperature < math.inf:
+            raise ValueError(f"draft_temperature must be a positive number, not {self.draft_temperature}")
 
 
 TokenObjective: TypeAlias = Callable[[WindowLaws, Settings], Tensor]
-TargetObjective: TypeAlias = Callable[[WindowLaws, TargetLaws], Tensor]
+TargetObjective: TypeAlias = Callable[[WindowLaws, TargetLaws, Settings], Tensor]
 
 
 def tree_streak(laws: WindowLaws, settings: Settings) -> Tensor:
     """`tree_streak` for the tree that the drafter would serve as it is."""
     floors = objectives.tree_floors(laws.draft_logs, settings.nodes)
     return objectives.tree_streak(laws.log_q, laws.valid, floors, softness=settings.softness)
+
+
+def streak_kl(laws: WindowLaws, target: TargetLaws, settings: Settings) -> Tensor:
+    """`streak_kl` for drafts at the temperature at which they will be served."""
+    temperature = settings.draft_temperature
+    return divergences.streak_kl(laws.draft_logs, target, laws.valid, laws.log_q, draft_temperature=temperature)
 
 
 TOKEN_OBJECTIVES: Mapping[str, TokenObjective] = {
@@ -97,10 +107,10 @@ TOKEN_OBJECTIVES: Mapping[str, TokenObjective] = {
     "ce": lambda laws, settings: objectives.ce(laws.log_q, laws.valid, laws.noise_weights),
 }
 TARGET_OBJECTIVES: Mapping[str, TargetObjective] = {
-    "distillspec": lambda laws, target: divergences.distillspec(laws.draft_logs, target, laws.valid),
-    "ar_distillation": lambda laws, target: divergences.ar_distillation(laws.draft_logs, target, laws.valid),
-    "tv": lambda laws, target: divergences.tv(laws.draft_logs, target, laws.valid),
-    "streak_kl": lambda laws, target: divergences.streak_kl(laws.draft_logs, target, laws.valid, laws.log_q),
+    "distillspec": lambda laws, target, settings: divergences.distillspec(laws.draft_logs, target, laws.valid),
+    "ar_distillation": lambda laws, target, settings: divergences.ar_distillation(laws.draft_logs, target, laws.valid),
+    "tv": lambda laws, target, settings: divergences.tv(laws.draft_logs, target, laws.valid),
+    "streak_kl": streak_kl,
 }
 OBJECTIVES = (*TOKEN_OBJECTIVES, *TARGET_OBJECTIVES)
 
@@ -146,7 +156,7 @@ class Mixed:
             return TOKEN_OBJECTIVES[name](laws, self.settings)
         if laws.target is None:
             raise ValueError(f"objective {name!r} needs the target's laws of the windows, and none were given")
-        return TARGET_OBJECTIVES[name](laws, laws.target)
+        return TARGET_OBJECTIVES[name](laws, laws.target, self.settings)
 
 
 def knots(name: str, weight: Weight) -> list[tuple[int, float]]:
