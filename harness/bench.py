@@ -147,12 +147,15 @@ class Bench:
         bare = mean_bare(self._bare[cell.arm_id], steps) if steps and self._bare[cell.arm_id] else None
         return ArmResult(cell=cell, speeds=speeds, acceptance=found, bare=bare)
 
-    def to_json(self, results: Iterable[ArmResult]) -> dict[str, Any]:
-        """Plain values: `arms` by name, or by `NAME T=1` where the study has several temperatures, and provenance."""
+    def to_json(self, results: Iterable[ArmResult], against: str | None = None) -> dict[str, Any]:
+        """Plain values: `arms` by name, or by `NAME T=1` where the study has several temperatures, and provenance.
+
+        against: the arm behind `tau_ratio` and `late_ratio`
+        """
         several = len({cell.temperature for cell in self.study.cells}) > 1
         arms = {(each.cell.label if several else each.cell.arm.name): each.to_json() for each in results}
         facts = {"clock": CLOCK, "study": self.study.to_json(), "engines": list(self.facts.values())}
-        return {"arms": arms, "provenance": collect_provenance(facts)}
+        return {"arms": arms, "against": against, "provenance": collect_provenance(facts)}
 
     def close(self) -> None:
         """Close the engines; safe to call twice."""

@@ -89,7 +89,9 @@ def test_bench_holds_the_arms_against_the_one_that_is_named(tmp_path: Path, monk
     study = str(write_study(tmp_path))
     CliRunner().invoke(app, ["bench", study, "--against", "fast", "--json", "found.json"])
 
-    fast = json.loads(Path("found.json").read_text(encoding="utf-8"))["arms"]["fast"]
+    found = json.loads(Path("found.json").read_text(encoding="utf-8"))
+    fast = found["arms"]["fast"]
+    assert found["against"] == "fast"
     assert fast["tau_ratio"]["value"] == 1
     assert "late_ratio" in fast
 

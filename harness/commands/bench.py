@@ -115,7 +115,7 @@ def bench_arms(study: Study, most_problems: int | None, against: str | None, con
         failed = [each.completion.error for each in generations if each.completion.finish_reason == "error"]
         if failed:
             typer.echo(f"{len(failed)} requests failed and count in no number, the first: {failed[0]}", err=True)
-        return measured.to_json(results)
+        return measured.to_json(results, against)
 
 
 def bench_levels(
@@ -141,7 +141,7 @@ def bench_levels(
         console.print(shared_rounds_table(timed, against))
     facts = {"study": study.to_json()}
     found = [each.to_json() | other_ratio(each, measured, against) for each in measured]
-    return {"throughput": found, "provenance": collect_provenance(facts)}
+    return {"throughput": found, "against": against, "provenance": collect_provenance(facts)}
 
 
 def other_ratio(each: Throughput, measured: Sequence[Throughput], against: str | None) -> dict[str, float | None]:

@@ -66,8 +66,8 @@ def ratio_table(results: Sequence[ArmResult], against: str) -> Table:
     table = plain_table(
         f"Tau over that of {against}",
         "Ratio of the accepted draft tokens per round on the same problems; late: of those of the window's second half "
-        "alone, and how often its places were reached; [95 % interval over problems].",
-        ("arm", "tau", "ratio", "late", "reached"),
+        "alone, and how often its places were tested; [95 % interval over problems].",
+        ("arm", "tau", "ratio", "late", "tested"),
     )
     for each in results:
         if each.cell.arm.speculation:

@@ -56,7 +56,8 @@ def generate(study: Study, task: Task, problems: list[Problem], folder: Path) ->
         session = Session(study, problems, folder)
     with session:
         if session.todo:
-            typer.echo(f"{len(session.todo)} requests to make; opening and warming up the engines")
+            arms = ", ".join(dict.fromkeys(job.cell.arm.name for job in session.todo))
+            typer.echo(f"{len(session.todo)} requests to make ({arms}); opening and warming up the engines")
             with plain_errors():
                 session.prepare()
             progress = SessionProgress(study, Grader(task), headline_policy(study, task), console)
