@@ -72,7 +72,7 @@ class SglangEngine:
         context = min(self.model.context, max_context or self.model.context)
         if speculation and speculation.drafters:
             self.drafter = find_model(speculation.drafters[0])
-            check_drafter(self.drafter, self.model, speculation, context)
+            check_drafter(self.drafter, self.model, speculation, context, started=url is None)
             refuse_other_template(self.drafter.folder, self.chat, self.model.folder)
         device, more = device_of(server or {})
         self.arm = ServerArm(

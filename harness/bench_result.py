@@ -121,5 +121,5 @@ class ArmResult:
 
 
 def known(value: float) -> float | None:
-    """The number as JSON can say it."""
-    return None if math.isnan(value) else value
+    """The number as JSON can say it: null for none, and for an end of an interval without bound."""
+    return value if math.isfinite(value) else None

@@ -30,6 +30,7 @@ class Throughput:
     """An arm at one temperature and level; tau over its rounds after the prefill, NaN where there was none.
 
     rounds: those that all `concurrency` requests shared, where the engine counts them
+    error:  of the first request that failed, empty where none did
     stamp:  what must be said of its drafter beside these numbers (harness/stamps.py)
     """
 
@@ -38,6 +39,7 @@ class Throughput:
     concurrency: int
     requests: int
     failed: int
+    error: str
     tokens: int
     seconds: float
     tau: float
@@ -107,6 +109,7 @@ def throughputs(
                         concurrency=level,
                         requests=len(answers),
                         failed=len(answers) - len(fine),
+                        error=next((answer.error for answer in answers if answer.error), ""),
                         tokens=sum(len(answer.token_ids) for answer in fine),
                         seconds=seconds,
                         tau=acceptance([answer.rounds for answer in fine], window_of(arm, fine)).tau,

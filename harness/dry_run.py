@@ -60,7 +60,8 @@ def arm_lines(study: Study, arm: Arm) -> Iterator[str]:
         raise ValueError(f"the context of {study.model!r} is not known here; set max_context in [engine]")
     server = server_of(study, arm, drafters[0] if drafters else None, context) if arm.serving else None
     if server and server.drafter and arm.speculation and not any(map(is_hub_name, (target, server.drafter))):
-        check_drafter(find_model(server.drafter), find_model(target), arm.speculation, context)
+        started = not (arm.serving and arm.serving.url)
+        check_drafter(find_model(server.drafter), find_model(target), arm.speculation, context, started=started)
     tokens = server.tokens if server else context
     yield f"  models: {study.model}" + "".join(f", drafter {name}" for name in drafters_of(study, arm, as_named=True))
     yield f"  memory: {estimate(models, tokens).text()}"

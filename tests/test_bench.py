@@ -1,6 +1,7 @@
 """The bench with scripted engines: what it asks, what it says, what it writes, and how it refuses."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from engines.contract import Request
 from fake_engine import FakeEngine, fake_engines
 from harness.arms import Arm
 from harness.bench import BENCH_STUDY, Bench
-from harness.bench_result import ArmResult
+from harness.bench_result import ArmResult, known
 from harness.cli import app
+from harness.commands.bench_tables import interval
 from harness.plan import plan_jobs
 from harness.study import Study, at_temperature, read_study
 from small_study import Doubling, Silent, use_fakes, write_study
@@ -232,6 +234,16 @@ def test_a_bench_without_an_answer_is_one_line(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("fake_engine.FakeEngine.answer", lambda _, request: fake_engine.failure(request))
 
     assert_one_line(bench(write_study(tmp_path)), "no request was answered", "the prompt does not fit")
+
+
+def test_an_end_that_is_unknown_or_without_bound_is_a_dash_or_inf_and_null_in_json() -> None:
+    """A resample may hold no problem in which the other arm accepted anything: its ratio has no bound."""
+    ends = {"tau_ratio": 3.28, "tau_ratio_low": 1.0}
+
+    assert interval(ends | {"tau_ratio_high": math.inf}, "tau_ratio") == "3.28 [1.00, inf]"
+    assert interval(ends | {"tau_ratio_high": math.nan}, "tau_ratio") == "3.28 [1.00, -]"
+    assert interval(ends | {"tau_ratio_low": 3.28, "tau_ratio_high": 3.28}, "tau_ratio") == "3.28"
+    assert [known(value) for value in (math.inf, math.nan, 1.5)] == [None, None, 1.5]
 
 
 def test_a_speculative_baseline_has_no_limit(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from engines.contract import Engine, Request
-from fake_engine import FakeEngine
+from fake_engine import FakeEngine, failure
 from harness.arms import Arm
 from harness.cli import app
 from harness.concurrency import throughputs
@@ -69,7 +69,29 @@ def test_failed_requests_count_apart(tmp_path: Path) -> None:
     study = read_study(write_study(tmp_path))
     found = next(throughputs(study, Doubling().problems(), [1], lambda *_: FakeEngine("fake", fails_on="2 + 2")))
 
-    assert (found.requests, found.failed) == (4, 1)
+    assert (found.requests, found.failed, found.error) == (4, 1, "the prompt does not fit")
+
+
+def test_levels_without_an_answer_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_fakes(monkeypatch)
+    monkeypatch.setattr("fake_engine.FakeEngine.answer", lambda _, request: failure(request))
+    result = CliRunner().invoke(app, ["bench", str(write_study(tmp_path / "study")), "--concurrency", "1,4"])
+
+    assert result.exit_code == 2
+    assert result.stderr == "streak: study 'study': no request was answered; the first: the prompt does not fit\n"
+
+
+def test_failed_requests_of_a_level_are_told_with_their_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_fakes(monkeypatch)
+    answer = FakeEngine.answer
+    monkeypatch.setattr(
+        "fake_engine.FakeEngine.answer",
+        lambda engine, request: failure(request) if engine.speculation else answer(engine, request),
+    )
+    result = CliRunner().invoke(app, ["bench", str(write_study(tmp_path / "study")), "--concurrency", "1,4"])
+
+    assert result.exit_code == 0, result.output
+    assert result.stderr == "8 requests failed and count in no number, the first: the prompt does not fit\n"
 
 
 def test_the_bench_prints_a_table_by_concurrency_and_writes_its_json(

@@ -132,6 +132,21 @@ def test_what_the_engine_sets_a_study_cannot(name: str) -> None:
         arm(more={name: "x"})
 
 
+@pytest.mark.parametrize("name", ["model-path", "", "TP_size", "host ", "tp_size=2"])
+def test_an_argument_by_another_name_than_sglangs_own_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"server argument = {name!r} is not allowed; allowed: SGLang's names"):
+        arm(more={name: "x"})
+
+
+@pytest.mark.parametrize(
+    "name", ["speculative_num_steps", "speculative_draft_model_path", "speculative_eagle_topk", "speculative_algorithm"]
+)
+def test_what_an_arms_own_keys_say_its_server_arguments_cannot(name: str) -> None:
+    arm(more={name: "SPECDIFF2"})
+    with pytest.raises(ValueError, match=f"server argument '{name}' = 3 is not allowed; allowed: nothing: the arm's"):
+        arm(speculation=CHAIN, more={name: 3})
+
+
 def test_a_device_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="server argument 'device' = 'tpu' is not allowed; allowed: cpu, cuda"):
         device_of({"device": "tpu"})

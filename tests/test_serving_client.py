@@ -1,6 +1,7 @@
 """The engine against a server of the native interface: rounds, deadlines, ends and losses, without SGLang."""
 
 import itertools
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from engines.chat import ChatTokenizer
 from engines.contract import EngineError, Request
 from engines.models import resolve_model
 from engines.sampling import Sampling
+from engines.serving.client import Client
 from engines.sglang_engine import SglangEngine
 from engines.speculation import Speculation
 from fake_server import FakeServer, Script
@@ -255,9 +257,10 @@ def test_an_address_where_nobody_answers_is_one_line() -> None:
         SglangEngine("embedded:verifier", url=url, seeds=False)
 
 
-def test_an_address_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError, match="url = 'localhost:80' is not allowed"):
-        SglangEngine("embedded:verifier", url="localhost:80")
+@pytest.mark.parametrize("url", ["localhost:80", "http://a b", "http://name:word@host:80", "http://host:80/?x=1"])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match=f"url = {re.escape(repr(url))} is not allowed"):
+        Client(url)
 
 
 def test_seeds_go_with_the_requests_that_have_use_for_them() -> None:

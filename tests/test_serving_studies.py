@@ -123,6 +123,7 @@ def test_arms_that_cannot_stand_side_by_side_run_one_after_the_other(tmp_path: P
             STUDY + "drafter = 'embedded:aligned'\nrule = 'block'\n",
             "rule = 'block' is not allowed; allowed: walk, paper",
         ),
+        (STUDY + "drafter = 'embedded:verifier'\n", "no mask_token_id; a diffusion drafter needs one"),
         *UNANSWERABLE,
     ],
 )
@@ -262,6 +263,7 @@ def test_a_doctor_does_not_know_everything() -> None:
     ("arguments", "complaint"),
     [
         (["--arm", "tea"], "study 'serve' has no arm 'tea'; it has: vanilla, specdiff2"),
+        (["--arm", ""], "study 'serve' has no arm ''; it has: vanilla, specdiff2"),
         ([ROOT / "results/studies/embedded"], "engine 'reference' has no server"),
         (["--port", "1"], "port 1 of 127.0.0.1 cannot be used"),
     ],

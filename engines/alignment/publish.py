@@ -4,6 +4,7 @@ Knows model directories. A checkpoint is written beside its place and moved ther
 of that name is whole or not there.
 """
 
+import os
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -132,8 +133,7 @@ def publish(decoder: Decoder, drafter: DrafterConfig, verifier: Path, record: Al
 
     Raises OSError where the disk refuses it; what was in `folder` before is then still there.
     """
-    scratch = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(scratch, ignore_errors=True)
+    scratch = scratch_of(folder)
     try:
         _, raw = read_config(verifier)
         special = {key: raw[key] for key in ("eos_token_id", "pad_token_id") if raw.get(key) is not None}
@@ -148,25 +148,66 @@ def publish(decoder: Decoder, drafter: DrafterConfig, verifier: Path, record: Al
             if (verifier / name).is_file():
                 shutil.copyfile(verifier / name, scratch / name)
         write_rows(scratch / RECORD_FILE, [record.to_json()])
-        shutil.rmtree(folder, ignore_errors=True)
-        scratch.rename(folder)
+        put_in_place(scratch, folder)
     except OSError as error:
         raise OSError(f"{folder}: the checkpoint could not be written: {error}") from error
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        remove(scratch)
 
 
 def copy_checkpoint(checkpoint: Path, folder: Path) -> Path:
     """Copy a checkpoint into `folder`, in place of an older one of its name; its new place.
 
-    Raises OSError where the disk refuses it; an older one is then still there.
+    Raises OSError where the disk refuses it, an older one is then still there; ValueError as refuse_taken.
     """
-    place, scratch = folder / checkpoint.name, folder / f".{checkpoint.name}.partial"
-    shutil.rmtree(scratch, ignore_errors=True)
+    place = folder / checkpoint.name
+    refuse_taken(place)
+    scratch = scratch_of(place)
     try:
         shutil.copytree(checkpoint, scratch)
-        shutil.rmtree(place, ignore_errors=True)
-        scratch.rename(place)
+        put_in_place(scratch, place)
+    except OSError as error:
+        # Of a whole directory there is one reason a file: the first says it.
+        reason = error.args[0][0][2] if isinstance(error, shutil.Error) else error
+        raise OSError(f"{place}: the checkpoint could not be copied: {reason}") from error
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        remove(scratch)
     return place
+
+
+def refuse_taken(place: Path) -> None:
+    """Raise ValueError where the place of a copy holds anything but an older checkpoint: it would be lost."""
+    if (place / RECORD_FILE).is_file() or not os.path.lexists(place):
+        return
+    if not place.is_dir() or any(place.iterdir()):
+        raise ValueError(f"{place}: something else than a checkpoint with {RECORD_FILE} is there; it is not replaced")
+
+
+def scratch_of(place: Path) -> Path:
+    """Where a directory is made before it is moved to its place; what a killed command left there is gone."""
+    scratch = place.with_name(f".{place.name}.partial")
+    remove(scratch)
+    return scratch
+
+
+def put_in_place(scratch: Path, place: Path) -> None:
+    """Move a complete directory to its place, where half of an older one is at no time; the older one goes last."""
+    older = place.with_name(f".{place.name}.older")
+    remove(older)
+    if os.path.lexists(place):
+        place.rename(older)
+    try:
+        scratch.rename(place)
+    except OSError:
+        if os.path.lexists(older):
+            older.rename(place)
+        raise
+    remove(older)
+
+
+def remove(path: Path) -> None:
+    """Take away what is there, if anything; of a link the link alone."""
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    else:
+        shutil.rmtree(path, ignore_errors=True)

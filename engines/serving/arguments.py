@@ -5,6 +5,7 @@ underscores. What a study writes under [engine.server] and [arm.NAME.server] is 
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -27,6 +28,15 @@ GPU_ONLY = ("STANDALONE", "EAGLE", "EAGLE3", "DFLASH", "DSPARK", "UNO", "FROZEN_
 """Algorithms of SGLang's own that its CPU engine cannot run: no tree attention for their drafters there."""
 OURS = ("model_path", "host", "port", "incremental_streaming_output")
 """Arguments that a study cannot set: the engine would lose its server, or the sense of its answers."""
+OF_THE_ARM = (
+    ALGORITHM,
+    DRAFTER,
+    "speculative_num_steps",
+    "speculative_eagle_topk",
+    "speculative_num_draft_tokens",
+)
+"""Arguments that the keys of an arm with a way to draft already say: others would be used than are recorded."""
+ARGUMENT = re.compile(r"[a-z][a-z0-9_]*")
 SPARE_TOKENS = 64
 
 
@@ -53,11 +63,15 @@ class ServerArm:
     more: Mapping[str, Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for key in self.more:
+            require(bool(ARGUMENT.fullmatch(key)), "server argument", key, "SGLang's names, with _ for -")
         for key in OURS:
             require(key not in self.more, f"server argument {key!r}", self.more.get(key), "nothing: the engine sets it")
         if self.speculation:
             check_speculation(self.speculation, self.device)
-            require(ALGORITHM not in self.more, f"server argument {ALGORITHM!r}", self.more.get(ALGORITHM), "none here")
+            for key in OF_THE_ARM:
+                allowed = "nothing: the arm's own keys say it"
+                require(key not in self.more, f"server argument {key!r}", self.more.get(key), allowed)
         on_gpu = self.device == "cuda" or self.algorithm not in GPU_ONLY
         require(on_gpu, "algorithm", self.algorithm, f"{NAME} and NGRAM on a CPU; this one needs a GPU")
 

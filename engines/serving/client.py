@@ -32,7 +32,9 @@ class Client:
             port = parts.port
         except ValueError:
             port = -1
-        if parts.scheme not in ("http", "https") or not parts.hostname or port == -1 or parts.query or parts.fragment:
+        # Name and password would be dropped in silence, and a space is no part of a request's first line.
+        unused = parts.query or parts.fragment or "@" in parts.netloc or len(url.split()) != 1
+        if parts.scheme not in ("http", "https") or not parts.hostname or port == -1 or unused:
             raise ValueError(f"url = {url!r} is not allowed; allowed: http://HOST:PORT of a running server")
         self.url = url.rstrip("/")
         self._connection = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection

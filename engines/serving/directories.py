@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engines.chat import TOKENIZER_FILE, vocabulary
+from engines.checkpoints import read_drafter_settings
 from engines.drafters.loading import refuse_other_tokens, words
 from engines.json_object import JsonObject, read_json
 from engines.libraries import reading
@@ -42,6 +43,11 @@ class ModelFiles:
             raise FileNotFoundError(f"{self.folder}: not a model directory (no config.json)")
         return found
 
+    def refuse_without_mask(self) -> None:
+        """Raise ValueError for a model that is no diffusion drafter."""
+        known = self.vocab_size
+        read_drafter_settings(self._config, known)
+
     @property
     def _config(self) -> JsonObject:
         path = self.folder / "config.json"
@@ -65,9 +71,17 @@ def find_model(name: str) -> ModelFiles:
     return ModelFiles(name=name, folder=folder, is_local=False)
 
 
-def check_drafter(drafter: ModelFiles, target: ModelFiles, speculation: Speculation, context: int) -> None:
-    """Raise ValueError for a drafter that does not fit the target."""
+def check_drafter(
+    drafter: ModelFiles, target: ModelFiles, speculation: Speculation, context: int, *, started: bool
+) -> None:
+    """Raise ValueError for a drafter that does not fit the target.
+
+    Args:
+        started: whether its server is started here; it then knows of a drafter what config.json says
+    """
     if speculation.drafting == "diffusion":
+        if started:
+            drafter.refuse_without_mask()
         sizes = drafter.vocab_size, target.vocab_size
         refuse_other_tokens(drafter.folder, sizes[0], target.folder, sizes[1], remedy="they must be the same")
     elif (drafter.folder / TOKENIZER_FILE).is_file() and words(drafter.folder) != words(target.folder):

@@ -1,5 +1,6 @@
 """`streak align`: a drafter aligned with its verifier, from prompts to checkpoints, as a TOML file says."""
 
+import tempfile
 from pathlib import Path
 
 import typer
@@ -9,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from engines.alignment import ranks
 from engines.alignment.evaluation import Evaluation
 from engines.alignment.packing import time_packing
-from engines.alignment.publish import copy_checkpoint
+from engines.alignment.publish import copy_checkpoint, refuse_taken
 from engines.alignment.stages import checkpoints_of
 from engines.alignment.trainer import Progress as StepProgress
 from harness.align import Alignment
@@ -44,9 +45,9 @@ def align(
             config = read_align(config_path)
             folder = work or runs / "align" / config.name
             refuse_file("--work", folder)
-            if publish is not None:
-                refuse_file("--publish", publish)
             plan = Plan(config, folder, limits)
+            if publish is not None:
+                check_publish(plan, publish)
             if packing:
                 typer.echo(time_packing(plan.setups[0], plan.verifier.folder).describe())
                 return
@@ -56,7 +57,7 @@ def align(
                 return
             done = Alignment(plan, shown).run()
             if done and publish is not None:
-                publish_all(plan, folder, publish)
+                publish_all(plan, publish)
     except FloatingPointError as error:
         typer.echo(f"streak: {one_line(error)}", err=True)
         raise typer.Exit(BAD_INPUT) from None
@@ -70,12 +71,29 @@ def align(
         typer.echo(f"{folder}: complete" if done else f"the stage is over; {folder} keeps it: the same command goes on")
 
 
-def publish_all(plan: Plan, work: Path, folder: Path) -> None:
+def check_publish(plan: Plan, folder: Path) -> None:
+    """Raise ValueError, before hours are spent, for a folder that can take no copies, or would lose something."""
+    there = refuse_file("--publish", folder)
+    if folder.resolve().is_relative_to(plan.work.resolve()):
+        raise ValueError(f"--publish {folder}: it lies in the work folder, {plan.work}; it must be another one")
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise ValueError(f"--publish {folder}: cannot be written: {error.strerror}") from error
+    sources = {plan.verifier.folder.resolve(), *(setup.parent.resolve() for setup in plan.setups)}
+    for place in (folder / checkpoint.name for setup in plan.named for checkpoint in checkpoints_of(plan.work, setup)):
+        if place.resolve() in sources:
+            raise ValueError(f"--publish {folder}: {place} is verifier or parent of a drafter; it is not replaced")
+        refuse_taken(place)
+
+
+def publish_all(plan: Plan, folder: Path) -> None:
     """Copy the checkpoints of the drafters that were asked for; the first rank does, and none of a corpus alone."""
     if plan.limits.corpus_only or ranks.rank() != 0:
         return
     for setup in plan.named:
-        for checkpoint in checkpoints_of(work, setup):
+        for checkpoint in checkpoints_of(plan.work, setup):
             typer.echo(str(copy_checkpoint(checkpoint, folder)))
 
 

@@ -114,7 +114,7 @@ def bench_arms(study: Study, most_problems: int | None, against: str | None, con
             show(study, [each for each in results if each.cell.temperature == temperature], against, console)
         failed = [each.completion.error for each in generations if each.completion.finish_reason == "error"]
         if failed:
-            typer.echo(f"{len(failed)} requests failed and count in no number, the first: {failed[0]}", err=True)
+            say_failed(len(failed), failed[0])
         return measured.to_json(results, against)
 
 
@@ -131,6 +131,8 @@ def bench_levels(
             failed = f", {each.failed} failed" if each.failed else ""
             place = f"{each.arm} T={each.temperature:g}, {each.concurrency}"
             typer.echo(f"  {place}: {each.tokens_per_second:.1f} tokens/s{failed}")
+        if all(each.failed == each.requests for each in measured):
+            raise ValueError(f"study {study.name!r}: no request was answered; the first: {measured[0].error}")
     for warning in filter(None, dict.fromkeys(each.stamp for each in measured)):
         console.print(warning)
     console.print()
@@ -139,9 +141,17 @@ def bench_levels(
     if timed:
         console.print()
         console.print(shared_rounds_table(timed, against))
+    failures = [each for each in measured if each.failed]
+    if failures:
+        say_failed(sum(each.failed for each in failures), failures[0].error)
     facts = {"study": study.to_json()}
     found = [each.to_json() | other_ratio(each, measured, against) for each in measured]
     return {"throughput": found, "against": against, "provenance": collect_provenance(facts)}
+
+
+def say_failed(count: int, first: str | None) -> None:
+    """One line on requests that failed where others were answered."""
+    typer.echo(f"{count} requests failed and count in no number, the first: {first}", err=True)
 
 
 def other_ratio(each: Throughput, measured: Sequence[Throughput], against: str | None) -> dict[str, float | None]:

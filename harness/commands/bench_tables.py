@@ -194,6 +194,6 @@ def number(value: float, form: str = ".2f") -> str:
 
 
 def interval(speeds: Mapping[str, Any], name: str) -> str:
-    """An estimate with its ends in brackets, where they differ."""
+    """An estimate with its ends in brackets, where they differ or are unknown."""
     value, low, high = (float(speeds[column]) for column in (name, f"{name}_low", f"{name}_high"))
-    return f"{number(value)} [{low:.2f}, {high:.2f}]" if low < high else number(value)
+    return number(value) if low == high or math.isnan(value) else f"{number(value)} [{number(low)}, {number(high)}]"

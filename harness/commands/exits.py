@@ -3,6 +3,7 @@
 A bad input is one line on stderr and exit code 2; an interrupt, one line and exit code 130.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,11 +26,14 @@ def plain_errors() -> Iterator[None]:
         raise typer.Exit(BAD_INPUT) from None
 
 
-def refuse_file(option: str, folder: Path) -> None:
-    """Raise ValueError, naming the option, where a file stands in the way of a folder that is to be written."""
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+def refuse_file(option: str, folder: Path) -> Path:
+    """The folder, or what of its path is there. Raises ValueError, naming the option, where that is no folder."""
+    # A link to nothing is in the way, too.
+    there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
     if not there.is_dir():
-        raise ValueError(f"{option}: {there} is a file; it must be a folder, there or not yet")
+        kind = "a file" if there.exists() else "a link to nothing"
+        raise ValueError(f"{option}: {there} is {kind}; it must be a folder, there or not yet")
+    return there
 
 
 def one_line(error: Exception) -> str:

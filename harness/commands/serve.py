@@ -52,7 +52,7 @@ def serve(study_path: Path | None, name: str | None, port: int, concurrency: int
 def pick_arm(study: Study, name: str | None) -> Arm:
     """The arm of that name, or the last one. Raises ValueError where it has no server of its own."""
     arms = {arm.name: arm for arm in study.arms}
-    arm = arms.get(name) if name else study.arms[-1]
+    arm = study.arms[-1] if name is None else arms.get(name)
     if arm is None:
         raise ValueError(f"study {study.name!r} has no arm {name!r}; it has: {', '.join(arms)}")
     if arm.serving is None:
