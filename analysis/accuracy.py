@@ -17,6 +17,7 @@ from analysis import style
 from analysis.frames import arms_of, require_one_identity, select
 from analysis.intervals import mean_curve
 from analysis.layout import canvas, name_ends
+from analysis.tables import write_csv
 from results.records import Clock, Policy
 
 MOST_NAMES = 10  # more do not fit beside a panel
@@ -103,9 +104,7 @@ def draw_accuracy(
     table = accuracy_table(records[records["arm"].isin(order)], clock=clock, policy=policy, seed=seed)
     with style.look():
         files = style.save(_figure(table, order, title), folder, name)
-    path = folder / f"{name}.csv"
-    table.to_csv(path, index=False, lineterminator="\n", float_format="%.6g")
-    return [*files, path]
+    return [*files, write_csv(table, folder / f"{name}.csv")]
 
 
 def _figure(table: pd.DataFrame, order: Sequence[str], title: str) -> Figure:

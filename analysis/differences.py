@@ -11,6 +11,7 @@ import pandas as pd
 
 from analysis.accuracy import select_cells, solved_shares
 from analysis.intervals import difference_curve
+from analysis.tables import write_csv
 from results.records import Clock, Policy
 
 
@@ -58,9 +59,4 @@ def difference_table(
 
 def write_differences(table: pd.DataFrame, folder: Path) -> list[Path]:
     """Write differences.csv, unless there is nothing to write; returns the paths of what was written."""
-    if table.empty:
-        return []
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "differences.csv"
-    table.to_csv(path, index=False, lineterminator="\n", float_format="%.6g")
-    return [path]
+    return [] if table.empty else [write_csv(table, folder / "differences.csv")]

@@ -18,14 +18,13 @@ import pandas as pd
 from analysis.accuracy import accuracy_table
 from analysis.differences import difference_table
 from analysis.frames import arms_of, require_one_identity
-from analysis.intervals import Interval, median, rate, rate_ratio
+from analysis.intervals import UNKNOWN, Interval, median, rate, rate_ratio
 from analysis.passes import pass_table
 from results.costs import break_even_tau
 from results.records import CLOCKS, Clock, Policy
 
 PARTS = ("draft_seconds", "verify_seconds", "other_seconds")
 SUMMED = ("amount", "seconds", "seconds_decode", "rounds", "kept", "accepted", *PARTS)
-UNKNOWN = Interval(value=np.nan, low=np.nan, high=np.nan)
 PLACE = ["arm", "temperature"]
 
 

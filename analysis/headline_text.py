@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from analysis.tables import write_csv
+
 
 class Column(NamedTuple):
     """How people read a number of the table: its heading, its format, and whether its interval stands beside it."""
@@ -137,8 +139,6 @@ def _piped(rows: Sequence[Mapping[str, str]]) -> str:
 
 def write_headline(table: pd.DataFrame, folder: Path, name: str = "headline") -> list[Path]:
     """Write <name>.csv with every column and <name>.md as people read it; returns their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    numbers, text = folder / f"{name}.csv", folder / f"{name}.md"
-    table.to_csv(numbers, index=False, lineterminator="\n", float_format="%.6g")
+    numbers, text = write_csv(table, folder / f"{name}.csv"), folder / f"{name}.md"
     text.write_text(as_markdown(table) + "\n", encoding="utf-8")
     return [numbers, text]

@@ -35,6 +35,10 @@ class Interval:
     high: float
 
 
+UNKNOWN = Interval(value=np.nan, low=np.nan, high=np.nan)
+"""Of what cannot be computed."""
+
+
 def mean_curve(values: ArrayLike, generator: Generator) -> tuple[Interval, ...]:
     """Mean over problems at every budget.
 

@@ -10,6 +10,7 @@ import pandas as pd
 
 from analysis.accuracy import select_cells
 from analysis.intervals import mean_curve, pass_at_k
+from analysis.tables import write_csv
 from results.records import Clock, Policy
 
 COLUMNS = ("arm", "temperature", "budget_seconds", "k", "pass_at_k", "low", "high", "n", "samples")
@@ -39,9 +40,4 @@ def pass_table(
 
 def write_passes(table: pd.DataFrame, folder: Path) -> list[Path]:
     """Write pass_at_k.csv, unless there is nothing to write; returns the paths of what was written."""
-    if table.empty:
-        return []
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "pass_at_k.csv"
-    table.to_csv(path, index=False, lineterminator="\n", float_format="%.6g")
-    return [path]
+    return [] if table.empty else [write_csv(table, folder / "pass_at_k.csv")]

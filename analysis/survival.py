@@ -8,10 +8,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from analysis.intervals import Interval, rate_ratio
+from analysis.intervals import UNKNOWN, Interval, rate_ratio
 from results.records import Generation
-
-UNKNOWN = Interval(value=np.nan, low=np.nan, high=np.nan)
 
 
 def late_ratio(arm: Iterable[Generation], other: Iterable[Generation], half: int, *, seed: int = 0) -> Interval:

@@ -31,7 +31,7 @@ def grade_all(
         try:
             for future in as_completed(waiting):
                 done(*future.result())
-        except BaseException:
+        except BaseException:  # an interrupt, too, must not wait for what is at work
             stopped.set()
             if isinstance(task, Pooled):
                 task.close_pool()  # nobody waits for hard answers that are at work

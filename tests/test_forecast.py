@@ -195,7 +195,7 @@ def test_what_a_round_takes_beside_its_forwards_is_in_the_forecast(
 
     (forecast,) = forecasts(asked)
 
-    assert forecast.times.step_seconds < 0.05 < forecast.times.round_seconds
+    assert forecast.times.round_seconds > 0.05
     assert forecast.speedup < forecast.limit / 3
 
 

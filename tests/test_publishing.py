@@ -180,3 +180,9 @@ def test_what_is_no_folder_is_one_line_before_any_work(tmp_path: Path, kind: str
 
     assert f"--publish: {place} is {kind}; it must be a folder" in refused(align(config, "--publish", str(place)))
     assert not (tmp_path / "work").exists()
+
+
+def test_a_corpus_alone_is_not_published(tmp_path: Path) -> None:
+    line = refused(align(write_alignment(tmp_path), "--corpus-only", "--publish", str(tmp_path / "drafters")))
+
+    assert line == "streak: --publish and --corpus-only: not together; a corpus alone has no checkpoints"

@@ -45,39 +45,30 @@ def on_two_ranks(folder: Path, text: str, *arguments: str) -> subprocess.Complet
 ADAMW = (("steps = 4", 'steps = 3\noptimizer = "adamw"'), ("evaluate_every = 2\n", ""))
 
 
-def test_two_ranks_make_the_steps_of_one_process_with_two_batches_a_step(tmp_path: Path) -> None:
-    one = write_alignment(tmp_path / "one", *ADAMW, ("anchors = 4", "anchors = 4\naccumulate = 2"))
-    two = write_alignment(tmp_path / "two", *ADAMW)
+def trained_both_ways(folder: Path, *edits: tuple[str, str]) -> tuple[Path, Path]:
+    """Work folders of one process with two batches a step and of two ranks, whose losses and weights are the same."""
+    one = write_alignment(folder / "one", *ADAMW, *edits, ("anchors = 4", "anchors = 4\naccumulate = 2"))
+    two = write_alignment(folder / "two", *ADAMW, *edits)
     assert align(one).exit_code == 0
     assert align(two, "--corpus-only").exit_code == 0
-
     done = align_on_two_ranks(two)
-
     assert done.returncode == 0, done.stderr
-    assert losses(tmp_path / "two/work") == pytest.approx(losses(tmp_path / "one/work"), rel=2e-3)
-    first, second = (
-        load_decoder(tmp_path / name / "work/first", torch.float32).state_dict() for name in ("one", "two")
-    )
+    works = folder / "one/work", folder / "two/work"
+    assert losses(works[1]) == pytest.approx(losses(works[0]), rel=2e-3)
+    first, second = (load_decoder(work / "first", torch.float32).state_dict() for work in works)
     assert torch.allclose(first["layers.0.out.weight"], second["layers.0.out.weight"], atol=5e-3)
-    counted = [json.loads((tmp_path / name / "work/first/alignment.json").read_text()) for name in ("one", "two")]
+    return works
+
+
+def test_two_ranks_make_the_steps_of_one_process_with_two_batches_a_step(tmp_path: Path) -> None:
+    works = trained_both_ways(tmp_path)
+
+    counted = [json.loads((work / "first/alignment.json").read_text()) for work in works]
     assert counted[0]["training_rows"] == counted[1]["training_rows"]
 
 
 def test_adapters_are_trained_on_two_ranks_as_in_one_process(tmp_path: Path) -> None:
-    adapters = ("save_every = 2", "save_every = 2\nlora_rank = 2")
-    one = write_alignment(tmp_path / "one", *ADAMW, adapters, ("anchors = 4", "anchors = 4\naccumulate = 2"))
-    two = write_alignment(tmp_path / "two", *ADAMW, adapters)
-    assert align(one).exit_code == 0
-    assert align(two, "--corpus-only").exit_code == 0
-
-    done = align_on_two_ranks(two)
-
-    assert done.returncode == 0, done.stderr
-    assert losses(tmp_path / "two/work") == pytest.approx(losses(tmp_path / "one/work"), rel=2e-3)
-    first, second = (
-        load_decoder(tmp_path / name / "work/first", torch.float32).state_dict() for name in ("one", "two")
-    )
-    assert torch.allclose(first["layers.0.out.weight"], second["layers.0.out.weight"], atol=5e-3)
+    trained_both_ways(tmp_path, ("save_every = 2", "save_every = 2\nlora_rank = 2"))
 
 
 STAGED = """

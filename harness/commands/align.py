@@ -73,6 +73,8 @@ def align(
 
 def check_publish(plan: Plan, folder: Path) -> None:
     """Raise ValueError, before hours are spent, for a folder that can take no copies, or would lose something."""
+    if plan.limits.corpus_only:
+        raise ValueError("--publish and --corpus-only: not together; a corpus alone has no checkpoints")
     there = refuse_file("--publish", folder)
     if folder.resolve().is_relative_to(plan.work.resolve()):
         raise ValueError(f"--publish {folder}: it lies in the work folder, {plan.work}; it must be another one")
@@ -89,8 +91,8 @@ def check_publish(plan: Plan, folder: Path) -> None:
 
 
 def publish_all(plan: Plan, folder: Path) -> None:
-    """Copy the checkpoints of the drafters that were asked for; the first rank does, and none of a corpus alone."""
-    if plan.limits.corpus_only or ranks.rank() != 0:
+    """Copy the checkpoints of the drafters that were asked for; the first rank does."""
+    if ranks.rank() != 0:
         return
     for setup in plan.named:
         for checkpoint in checkpoints_of(plan.work, setup):
