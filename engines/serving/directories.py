@@ -45,8 +45,7 @@ class ModelFiles:
 
     def refuse_without_mask(self) -> None:
         """Raise ValueError for a model that is no diffusion drafter."""
-        known = self.vocab_size
-        read_drafter_settings(self._config, known)
+        read_drafter_settings(self._config, self.vocab_size)
 
     @property
     def _config(self) -> JsonObject:
