@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engines.alignment.corpus import SHORTEST_RESPONSE
+from engines.alignment.mixed import OBJECTIVES
 from engines.contract import LARGEST_CONCURRENCY, MOST_THREADS, NUMBER_FORMATS
 from engines.sampling import SMALLEST_TEMPERATURE, SMALLEST_TOP_P
 from harness import catalog
@@ -199,11 +200,13 @@ def read_objective(drafter: Table) -> tuple[Mapping[str, Any], bool]:
     given = drafter.values.get("objective")
     if given == OBJECTIVE_WORDS:
         return {"ce": 1.0}, True
-    if isinstance(given, str) and given:
+    if isinstance(given, str):
+        if given not in OBJECTIVES:
+            raise drafter.refuse("objective", f"{OBJECTIVE_WORDS}, {', '.join(OBJECTIVES)}, or a table of weights")
         return {given: 1.0}, False
     if isinstance(given, Mapping) and given:
         return dict(given), False
-    raise drafter.refuse("objective", f"{OBJECTIVE_WORDS!r}, the name of an objective, or a table of names to weights")
+    raise drafter.refuse("objective", "the name of an objective, or a table of names to weights")
 
 
 def read_setting(where: Table, key: str) -> Any:

@@ -264,7 +264,8 @@ def test_a_damaged_training_state_is_one_line(tmp_path: Path, damage: bytes | No
 @pytest.mark.parametrize(
     ("edit", "part"),
     [
-        (('"log_streak"', '"streek"'), "[drafter.first]: unknown objective 'streek'"),
+        (('"log_streak"', '"streek"'), "allowed: masked_diffusion, streak, log_streak, "),
+        (('"log_streak"', "{streek = 1}"), "[drafter.first]: unknown objective 'streek'"),
         (("window = 4", "windows = 4"), "unknown key 'windows' in [training]"),
         (("top_logs = 16", "top_logs = 0"), None),
         (('"log_streak"', '"log_streak"\nkeep_at = [9]'), "keep_at = [9] in [drafter.first]"),
