@@ -179,6 +179,8 @@ class Alignment:
     def train(self, material: Material) -> bool:
         """Train the drafters that were asked for, in the order of the file; False when the stage's seconds are over."""
         left = self.limits.stage_seconds
+        for setup in self.plan.named:
+            self.plan.refuse_checkpoints(setup, {"corpus_digest": material.facts["corpus_digest"]})
         for setup in self.plan.asked:
             claim(self.plan.settings_file(setup), self.claims(setup, material))
             self.listener.begin(setup.name, setup.schedule.steps)

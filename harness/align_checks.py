@@ -22,6 +22,7 @@ from engines.models import resolve_model
 from engines.serving.presence import missing_server
 from harness import catalog
 from harness.align_settings import AlignConfig
+from results.alignment import read_alignment
 
 MOST_TEXTS = 10_000_000
 
@@ -61,6 +62,9 @@ def check_drafters(config: AlignConfig, setups: Sequence[DrafterSetup], verifier
     for setup in setups:
         with named(config, f"drafter.{setup.name}"):
             inside = setup.parent_name in found
+            if not inside:
+                # Its own record is needed at the first checkpoint, hours from here.
+                read_alignment(setup.parent)
             parent = found[setup.parent_name] if inside else outline_of(setup.parent, verifier.folder)
             shape, drafter = child_of(
                 parent,

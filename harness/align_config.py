@@ -204,6 +204,8 @@ def read_objective(drafter: Table) -> tuple[Mapping[str, Any], bool]:
         if given not in OBJECTIVES:
             raise drafter.refuse("objective", f"{OBJECTIVE_WORDS}, {', '.join(OBJECTIVES)}, or a table of weights")
         return {given: 1.0}, False
+    if isinstance(given, Mapping) and OBJECTIVE_WORDS in given:
+        raise drafter.refuse("objective", f"{OBJECTIVE_WORDS} as a name alone, and in a table {', '.join(OBJECTIVES)}")
     if isinstance(given, Mapping) and given:
         return dict(given), False
     raise drafter.refuse("objective", "the name of an objective, or a table of names to weights")

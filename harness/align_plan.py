@@ -4,13 +4,14 @@ Opens no weights and writes nothing, so that whatever is wrong is said before ho
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from engines.alignment.corpus import IDENTITY_FILE, Identity, Wanted, missing, refuse_other
-from engines.alignment.stages import DrafterSetup, is_done
-from engines.checkpoints import model_digest
+from engines.alignment.stages import DrafterSetup, checkpoints_of, is_done
+from engines.checkpoints import CONFIG_FILE, model_digest
 from harness.align_checks import (
     check_corpus,
     check_drafters,
@@ -23,6 +24,7 @@ from harness.align_checks import (
 from harness.align_prompts import Checked, Prompt, check_prompts, load_prompts
 from harness.align_settings import AlignConfig
 from harness.align_setups import drafter_setup
+from results.alignment import RECORD_FILE, read_alignment, worst
 
 CORPUS_FOLDER, HELDOUT_FOLDER, SETTINGS_FILE = "corpus", "heldout", "settings.json"
 
@@ -115,6 +117,8 @@ class Plan:
             return
         trained = {setup.name for setup in self.asked}
         facts = {"verifier_digest": self.identity.verifier_digest, "contamination": checked.verdict}
+        for setup in self.named:
+            self.refuse_checkpoints(setup, {"settings": dict(setup.settings)} | facts)
         for setup in self.asked:
             refuse_other(self.settings_file(setup), {"settings": dict(setup.settings)} | facts)
             if setup.parent_name in self.outlines and setup.parent_name not in trained and not setup.parent.is_dir():
@@ -122,6 +126,24 @@ class Plan:
                     f"--only: the parent of {setup.name!r} is {setup.parent_name!r}, which is not trained; "
                     f"add --only {setup.parent_name}"
                 )
+
+    def refuse_checkpoints(self, setup: DrafterSetup, own: Mapping[str, Any]) -> None:
+        """Raise ValueError for a checkpoint that is there and was trained under other settings, texts or parents.
+
+        Nothing is trained where it is there, so that it would pass for what the file asks for now.
+        """
+        there = [folder for folder in checkpoints_of(self.work, setup) if (folder / CONFIG_FILE).is_file()]
+        if not there:
+            return
+        facts, before = dict(own), read_alignment(setup.parent)
+        if before and "contamination" in own:
+            facts["contamination"] = worst(own["contamination"], before.contamination)
+        if setup.parent.is_dir():
+            facts["parent_digest"] = model_digest(setup.parent)
+        for folder in there:
+            if read_alignment(folder) is None:
+                raise ValueError(f"{folder}: no {RECORD_FILE}, so nothing says how this checkpoint was trained")
+            refuse_other(folder / RECORD_FILE, facts)
 
     def settings_file(self, setup: DrafterSetup) -> Path:
         """Where a training keeps what it depends on."""

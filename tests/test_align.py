@@ -22,7 +22,7 @@ from harness.cli import app
 from results.alignment import AlignmentRecord, read_alignment
 from results.ledger import read_rows
 from small_alignment import QUESTIONS, write_alignment, write_config, write_problems
-from tiny_models import TINY, sharpened, write_decoder, write_model, write_other_tokens
+from tiny_models import TINY, sharpened, write_decoder, write_drafter, write_model, write_other_tokens
 
 ROOT = Path(__file__).parents[1]
 
@@ -261,11 +261,35 @@ def test_a_damaged_training_state_is_one_line(tmp_path: Path, damage: bytes | No
     assert f"{STATE_FILE}: not a whole training state" in refused(align(config))
 
 
+@pytest.mark.parametrize("key", ["optimizers", "step"])
+def test_a_training_state_that_lacks_a_part_is_one_line(tmp_path: Path, key: str) -> None:
+    config = write_alignment(tmp_path)
+    path = aligned(config) / "first-training" / STATE_FILE
+    (tmp_path / "work" / "first" / "config.json").unlink()
+    state = torch.load(path)
+    del state[key]
+    torch.save(state, path)
+
+    assert f"{STATE_FILE}: not a whole training state (no '{key}' in it)" in refused(align(config))
+
+
+def test_the_training_state_of_another_model_is_one_line(tmp_path: Path) -> None:
+    config = write_alignment(tmp_path)
+    path = aligned(config) / "first-training" / STATE_FILE
+    (tmp_path / "work" / "first" / "config.json").unlink()
+    state = torch.load(path)
+    state["model"] = {name: weight[:1] for name, weight in state["model"].items()}
+    torch.save(state, path)
+
+    assert f"{STATE_FILE}: not a whole training state (Error" in refused(align(config))
+
+
 @pytest.mark.parametrize(
     ("edit", "part"),
     [
         (('"log_streak"', '"streek"'), "allowed: masked_diffusion, streak, log_streak, "),
         (('"log_streak"', "{streek = 1}"), "[drafter.first]: unknown objective 'streek'"),
+        (('"log_streak"', "{masked_diffusion = 1}"), "allowed: masked_diffusion as a name alone, and in a table"),
         (("window = 4", "windows = 4"), "unknown key 'windows' in [training]"),
         (("top_logs = 16", "top_logs = 0"), None),
         (('"log_streak"', '"log_streak"\nkeep_at = [9]'), "keep_at = [9] in [drafter.first]"),
@@ -340,7 +364,44 @@ def test_a_training_is_not_gone_on_with_under_other_settings(tmp_path: Path) -> 
     aligned(config)
     (tmp_path / "work" / "first" / "config.json").unlink()
 
-    assert "settings.json: settings was" in refused(align(write_config(tmp_path, ("1e-2", "2e-2"))))
+    line = refused(align(write_config(tmp_path, ("1e-2", "2e-2"))))
+
+    assert "settings.json: settings.learning_rate was 0.01, now it is 0.02" in line
+
+
+@pytest.mark.parametrize(
+    ("edit", "part"),
+    [
+        (("1e-2", "2e-2"), "settings.learning_rate was 0.01, now it is 0.02"),
+        (('"log_streak"', '"ce"'), "settings.objective.ce was None, now it is 1.0"),
+        (('parent = "parent"', 'parent = "other"'), "parent_digest was"),
+        (('"problems.jsonl"', '"problems.jsonl"\nnum = 3'), "corpus_digest was"),
+    ],
+)
+def test_a_finished_drafter_does_not_pass_for_one_of_other_settings(
+    tmp_path: Path, edit: tuple[str, str], part: str
+) -> None:
+    aligned(write_alignment(tmp_path))
+    write_drafter(tmp_path / "other", near=0)
+
+    line = refused(align(write_config(tmp_path, edit), "--publish", str(tmp_path / "drafters")))
+
+    assert f"first/alignment.json: {part}" in line
+    assert not (tmp_path / "drafters").exists()
+
+
+def test_a_finished_drafter_without_its_record_is_one_line(tmp_path: Path) -> None:
+    config = write_alignment(tmp_path)
+    (aligned(config) / "first" / "alignment.json").unlink()
+
+    assert "first: no alignment.json, so nothing says how" in refused(align(config, "--dry-run"))
+
+
+def test_a_damaged_record_of_a_parent_is_said_before_any_work(tmp_path: Path) -> None:
+    config = write_alignment(tmp_path)
+    (tmp_path / "parent" / "alignment.json").write_text("{}")
+
+    assert "alignment.json: alignment record of schema None" in refused(align(config, "--dry-run"))
 
 
 def test_a_loss_that_is_no_number_names_step_and_batch_and_keeps_the_state(tmp_path: Path) -> None:

@@ -120,6 +120,29 @@ def test_a_text_that_is_not_there_is_named(engine: ReferenceEngine, tmp_path: Pa
         read_texts(tmp_path, wanted(engine, "Mia"))
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"prompt_ids": [5, 6]},
+        {"prompt_ids": "abc"},
+        {"response_ids": None},
+        {"response_ids": "abc"},
+        {"response_ids": [1.5, 2]},
+        {"response_ids": [-1, 2]},
+        {"seconds": "one"},
+        {"error": 5},
+    ],
+)
+def test_a_damaged_text_is_named(engine: ReferenceEngine, tmp_path: Path, damage: dict[str, object]) -> None:
+    asked = wanted(engine, "Mia has 42 coins.")
+    write(tmp_path, asked, engine)
+    rows = list(read_rows(tmp_path / TEXTS_FILE))
+    write_rows(tmp_path / TEXTS_FILE, [row | damage for row in rows])
+
+    with pytest.raises(ValueError, match=f"{TEXTS_FILE}: the text of prompt .* is damaged: {next(iter(damage))} = "):
+        read_texts(tmp_path, asked)
+
+
 def test_the_digest_of_a_corpus_knows_its_tokens_and_not_their_order(engine: ReferenceEngine, tmp_path: Path) -> None:
     asked = wanted(engine, "Mia has 42 coins.", "Work.")
     write(tmp_path, asked, engine)
@@ -179,7 +202,7 @@ def test_laws_that_are_not_there_are_named(engine: ReferenceEngine, tmp_path: Pa
         read_laws(tmp_path, read_texts(tmp_path, asked), 7)
 
 
-@pytest.mark.parametrize("damage", ["kept", "logs"])
+@pytest.mark.parametrize("damage", ["kept", "logs", "left_over"])
 def test_damaged_laws_are_named(engine: ReferenceEngine, tmp_path: Path, damage: str) -> None:
     asked = wanted(engine, "Work.")
     write(tmp_path, asked, engine)

@@ -151,7 +151,6 @@ def test_a_link_to_the_work_folder_is_the_work_folder(tmp_path: Path) -> None:
 def test_a_copy_does_not_take_the_place_of_its_parent(tmp_path: Path) -> None:
     config = write_alignment(tmp_path, ("[drafter.first]", "[drafter.again]"), ('"parent"', '"drafters/again"'))
     shutil.move(tmp_path / "parent", tmp_path / "drafters/again")
-    (tmp_path / "drafters/again" / RECORD_FILE).write_text("{}")
 
     line = refused(align(config, "--publish", str(tmp_path / "drafters"), "--dry-run"))
 

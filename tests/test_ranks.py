@@ -116,3 +116,13 @@ def test_several_ranks_do_not_write_texts(tmp_path: Path, monkeypatch: pytest.Mo
 
     assert result.exit_code == 2
     assert "12 texts are missing; write them first: streak align --corpus-only" in result.stderr
+
+
+def test_the_last_line_is_the_first_ranks_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = write_alignment(tmp_path)
+    assert "complete" in align(config).stdout
+    parted: list[bool] = []
+    monkeypatch.setattr(ranks, "leave", lambda: parted.append(True))
+    monkeypatch.setattr(ranks, "rank", lambda: 0 if parted else 1)
+
+    assert "complete" not in align(config).stdout

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from engines.alignment.examples import Example
 from engines.contract import Engine, Request
-from engines.json_object import read_json
+from engines.json_object import is_whole, read_json
 from engines.sampling import Sampling
 from engines.speculative.distributions import stream_seed
 from results.ledger import Ledger, read_rows, write_rows
@@ -106,10 +106,20 @@ def refuse_other(path: Path, own: Mapping[str, Any]) -> None:
     found = read_json(path) if path.is_file() else own
     for name, value in own.items():
         if found.get(name) != value:
+            label, was, now = innermost(name, found.get(name), value)
             raise ValueError(
-                f"{path}: {name} was {reprlib.repr(found.get(name))}, now it is {reprlib.repr(value)}: what is there "
+                f"{path}: {label} was {reprlib.repr(was)}, now it is {reprlib.repr(now)}: what is there "
                 "and what would be added must not mix; use another --work, or move the folder away"
             )
+
+
+def innermost(label: str, was: Any, now: Any) -> tuple[str, Any, Any]:
+    """Where two values part: of tables the first key that differs, since two long tables look the same in a line."""
+    if isinstance(was, Mapping) and isinstance(now, Mapping):
+        for name in (*now, *was):
+            if was.get(name) != now.get(name):
+                return innermost(f"{label}.{name}", was.get(name), now.get(name))
+    return label, was, now
 
 
 def missing(folder: Path, wanted: Iterable[Wanted]) -> list[Wanted]:
@@ -181,7 +191,24 @@ def texts_of(rows: Mapping[TextKey, Mapping[str, Any]], wanted: Iterable[Wanted]
         lacking = [name for name in TEXT_FIELDS if name not in rows[key]]
         if lacking:
             raise ValueError(f"{path}: the text of prompt {key[0]} has no {lacking[0]!r}")
-        yield Text(key=key, **{name: rows[key][name] for name in TEXT_FIELDS})
+        text = Text(key=key, **{name: rows[key][name] for name in TEXT_FIELDS})
+        refuse_damaged(text, path)
+        yield text
+
+
+def refuse_damaged(text: Text, path: Path) -> None:
+    """Raise ValueError for a text whose fields are not what was written: another prompt, or no tokens at all."""
+    whole = isinstance(text.response_ids, list) and all(is_whole(each) and each >= 0 for each in text.response_ids)
+    right = {
+        "prompt_ids": isinstance(text.prompt_ids, list) and digest_of(text.prompt_ids) == text.key[0],
+        "response_ids": whole,
+        "seconds": isinstance(text.seconds, int | float),
+        "error": text.error is None or isinstance(text.error, str),
+    }
+    for name, is_right in right.items():
+        if not is_right:
+            found = reprlib.repr(getattr(text, name))
+            raise ValueError(f"{path}: the text of prompt {text.key[0]} is damaged: {name} = {found}")
 
 
 def usable(texts: Sequence[Text], folder: Path) -> list[Text]:

@@ -7,6 +7,7 @@ one-hot of the greedy token would say no more than the token does.
 """
 
 import base64
+import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -95,9 +96,17 @@ def read_laws(folder: Path, texts: Sequence[Text], count: int) -> tuple[list[Exa
             raise ValueError(f"{path}: no laws with top_logs = {count} of prompt {text.key[0]}")
         laws = laws_of(rows[text.key], text, path)
         examples.append(Example(text.prompt_ids, text.response_ids, laws))
-        left_over += float(rows[text.key]["left_over"]) * len(text.response_ids)
+        left_over += left_over_of(rows[text.key], text, path) * len(text.response_ids)
         tokens += len(text.response_ids)
     return examples, left_over / max(1, tokens)
+
+
+def left_over_of(row: Mapping[str, Any], text: Text, path: Path) -> float:
+    """The mean probability that a line's laws leave out. Raises ValueError where it does not say."""
+    value = row.get("left_over")
+    if not isinstance(value, int | float):
+        raise ValueError(f"{path}: the laws of prompt {text.key[0]} are damaged: left_over = {reprlib.repr(value)}")
+    return float(value)
 
 
 def laws_of(row: Mapping[str, Any], text: Text, path: Path) -> TargetLaws:

@@ -22,6 +22,7 @@ from engines.alignment import ranks
 from engines.alignment.schedule import Schedule
 
 STATE_FILE = "state.pt"
+STATE_KEYS = ("model", "optimizers", "step", "seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,14 +100,18 @@ class Run:
             self.load()
 
     def load(self) -> None:
-        """Take up the state of the folder. Raises ValueError for a file that is no whole state."""
+        """Take up the state of the folder. Raises ValueError for a file that is no whole state of this model."""
         try:
             state = torch.load(self.path, weights_only=True, map_location="cpu")
+            lacking = [name for name in STATE_KEYS if not isinstance(state, dict) or name not in state]
+            if lacking:
+                raise EOFError(f"no {lacking[0]!r} in it")
+            ranks.load_whole(self.model, self.optimizers, state["model"], state["optimizers"])
         except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+            # torch reports weights of other names or shapes as a RuntimeError.
             raise ValueError(
                 f"{self.path}: not a whole training state ({reason_of(error)}); remove {self.path.parent} to train anew"
             ) from error
-        ranks.load_whole(self.model, self.optimizers, state["model"], state["optimizers"])
         self.groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
         self.step, self.seconds = state["step"], state["seconds"]
         if self.counters is not None:

@@ -39,7 +39,7 @@ def align(
     A dry run only says what is missing; it opens no weights and writes nothing.
     """
     ranks.join()
-    shown = Shown()
+    shown, is_first = Shown(), ranks.rank() == 0
     try:
         with plain_errors():
             config = read_align(config_path)
@@ -67,7 +67,8 @@ def align(
     finally:
         shown.close()
         ranks.leave()
-    if ranks.rank() == 0:
+    # Asked before the ranks parted: behind that every process is the first.
+    if is_first:
         typer.echo(f"{folder}: complete" if done else f"the stage is over; {folder} keeps it: the same command goes on")
 
 
