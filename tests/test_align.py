@@ -437,6 +437,15 @@ def test_a_full_disk_is_one_line_and_leaves_the_last_checkpoint(
     assert state["step"] == 2
 
 
+def test_a_disk_that_is_full_from_the_start_promises_no_earlier_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = torch.save
+    monkeypatch.setattr(torch, "save", lambda state, _: save(state, "/dev/full"))
+
+    assert "the checkpoint could not be written: " in refused(align(write_alignment(tmp_path)))
+
+
 def test_the_report_of_overlaps_counts_all_and_names_the_first_ones(tmp_path: Path) -> None:
     refused(align(contaminated_config(tmp_path)))
 

@@ -77,8 +77,8 @@ def save_atomically(state: object, path: Path) -> None:
     except (OSError, RuntimeError) as error:
         # torch reports a full disk as a RuntimeError of its writer.
         scratch.unlink(missing_ok=True)
-        kept = "the checkpoint could not be written, the one before it is intact"
-        raise OSError(f"{path}: {kept}: {reason_of(error)}") from error
+        kept = ", the one before it is intact" if path.exists() else ""
+        raise OSError(f"{path}: the checkpoint could not be written{kept}: {reason_of(error)}") from error
 
 
 def reason_of(error: Exception) -> str:

@@ -49,7 +49,7 @@ def align(
             if publish is not None:
                 check_publish(plan, publish)
             if packing:
-                typer.echo(time_packing(plan.setups[0], plan.verifier.folder).describe())
+                typer.echo(time_packing(plan.named[0], plan.verifier.folder).describe())
                 return
             if dry_run:
                 for line in dry_lines(plan):
