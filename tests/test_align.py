@@ -356,7 +356,7 @@ def test_a_checkpoint_that_was_taken_away_is_named(tmp_path: Path) -> None:
     config = write_alignment(tmp_path)
     (aligned(config) / "first" / "config.json").unlink()
 
-    assert "work/first: gone, though its training is over; remove" in refused(align(config))
+    assert "work/first: missing, though its training is over; remove" in refused(align(config))
 
 
 def test_a_training_is_not_gone_on_with_under_other_settings(tmp_path: Path) -> None:

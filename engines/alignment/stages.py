@@ -163,7 +163,7 @@ class Training:
         )
         gone = [folder for folder in checkpoints_of(self.work, self.setup) if not (folder / CONFIG_FILE).is_file()]
         if done and gone:
-            raise ValueError(f"{gone[0]}: gone, though its training is over; remove {self.folder} to train anew")
+            raise ValueError(f"{gone[0]}: missing, though its training is over; remove {self.folder} to train anew")
         return done
 
     def after_step(self, progress: Progress) -> None:
