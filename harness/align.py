@@ -179,8 +179,7 @@ class Alignment:
     def train(self, material: Material) -> bool:
         """Train the drafters that were asked for, in the order of the file; False when the stage's seconds are over."""
         left = self.limits.stage_seconds
-        for setup in self.plan.named:
-            self.plan.refuse_checkpoints(setup, {"corpus_digest": material.facts["corpus_digest"]})
+        self.refuse_stale(material)
         for setup in self.plan.asked:
             claim(self.plan.settings_file(setup), self.claims(setup, material))
             self.listener.begin(setup.name, setup.schedule.steps)
@@ -189,7 +188,14 @@ class Alignment:
             if not train_drafter(setup, material, self.work, stage_seconds=left, listeners=listeners):
                 return False
             left -= spent.seconds
+        # A parent may have been trained anew, and a child of it be there from before.
+        self.refuse_stale(material)
         return True
+
+    def refuse_stale(self, material: Material) -> None:
+        """Raise ValueError for a checkpoint that is there and was trained on other texts or from another parent."""
+        for setup in self.plan.named:
+            self.plan.refuse_checkpoints(setup, {"corpus_digest": material.facts["corpus_digest"]})
 
     def claims(self, setup: DrafterSetup, material: Material) -> dict[str, Any]:
         """What a training depends on: it is not gone on with under other settings, texts or parents."""

@@ -1,8 +1,11 @@
-"""A tiny alignment in a folder: verifier, parent drafter, problems and the TOML file, for tests of `streak align`."""
+"""A tiny alignment in a folder: verifier, parent drafter, problems, the TOML file, and `streak align` on it; for tests."""
 
 import json
 from pathlib import Path
 
+from typer.testing import CliRunner, Result
+
+from harness.cli import app
 from tiny_models import write_drafter, write_model
 
 QUESTIONS = (
@@ -73,3 +76,20 @@ def write_config(folder: Path, *edits: tuple[str, str]) -> Path:
     path = folder / "align.toml"
     path.write_text(text)
     return path
+
+
+def align(config: Path, *arguments: str) -> Result:
+    work = config.parent / "work"
+    return CliRunner().invoke(app, ["align", str(config), "--work", str(work), *arguments])
+
+
+def aligned(config: Path, *arguments: str) -> Path:
+    result = align(config, *arguments)
+    assert result.exit_code == 0, result.output
+    return config.parent / "work"
+
+
+def refused(result: Result) -> str:
+    assert result.exit_code == 2, result.output
+    (line,) = result.stderr.splitlines()
+    return line

@@ -9,8 +9,7 @@ import pytest
 
 from engines.alignment.publish import copy_checkpoint
 from results.alignment import RECORD_FILE
-from small_alignment import write_alignment
-from test_align import align, aligned, refused
+from small_alignment import align, aligned, refused, write_alignment
 
 
 def write_checkpoint(folder: Path, text: str) -> Path:

@@ -22,7 +22,6 @@ from engines.alignment import ranks
 from engines.alignment.schedule import Schedule
 
 STATE_FILE = "state.pt"
-STATE_KEYS = ("model", "optimizers", "step", "seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,19 +102,17 @@ class Run:
         """Take up the state of the folder. Raises ValueError for a file that is no whole state of this model."""
         try:
             state = torch.load(self.path, weights_only=True, map_location="cpu")
-            lacking = [name for name in STATE_KEYS if not isinstance(state, dict) or name not in state]
-            if lacking:
-                raise EOFError(f"no {lacking[0]!r} in it")
             ranks.load_whole(self.model, self.optimizers, state["model"], state["optimizers"])
-        except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
-            # torch reports weights of other names or shapes as a RuntimeError.
+            self.step, self.seconds = state["step"], state["seconds"]
+            if self.counters is not None:
+                self.counters.load_state_dict(state["counters"])
+        except (RuntimeError, EOFError, pickle.UnpicklingError, KeyError, TypeError) as error:
+            # Weights of other names or shapes are a RuntimeError of torch; a part that is not there is one of the last two.
+            reason = f"no {error} in it" if isinstance(error, KeyError) else reason_of(error)
             raise ValueError(
-                f"{self.path}: not a whole training state ({reason_of(error)}); remove {self.path.parent} to train anew"
+                f"{self.path}: not a whole training state ({reason}); remove {self.path.parent} to train anew"
             ) from error
         self.groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
-        self.step, self.seconds = state["step"], state["seconds"]
-        if self.counters is not None:
-            self.counters.load_state_dict(state["counters"])
 
     def save(self) -> None:
         """Keep the state; the first rank writes, all take part."""
