@@ -1,4 +1,4 @@
-"""A tiny alignment in a folder: verifier, parent drafter, problems, the TOML file, and `streak align` on it; for tests."""
+"""A tiny alignment in a folder: models, problems and the TOML file; and `streak align` on it, for tests."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`streak align`: from prompts to checkpoints with their records, resumed after a kill, and overlaps with evaluations."""
+"""`streak align`: from prompts to checkpoints with their records, resumed after a kill; overlaps with evaluations."""
 
 import json
 import os

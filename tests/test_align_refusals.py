@@ -1,4 +1,4 @@
-"""What `streak align` refuses: damaged states and checkpoints, those of other settings, mistakes in its file, a full disc."""
+"""What `streak align` refuses: damaged states and checkpoints, other settings, mistakes in its file, a full disc."""
 
 import math
 import shutil

@@ -107,7 +107,7 @@ class Run:
             if self.counters is not None:
                 self.counters.load_state_dict(state["counters"])
         except (RuntimeError, EOFError, pickle.UnpicklingError, KeyError, TypeError) as error:
-            # Weights of other names or shapes are a RuntimeError of torch; a part that is not there is one of the last two.
+            # Weights of other names or shapes are a RuntimeError of torch; a part that is missing, one of the last two.
             reason = f"no {error} in it" if isinstance(error, KeyError) else reason_of(error)
             raise ValueError(
                 f"{self.path}: not a whole training state ({reason}); remove {self.path.parent} to train anew"
